@@ -130,7 +130,7 @@ def _print_json(config_file: Path, answers: Sequence[HostFinding]) -> None:
 @click.option("-v", "--verbose", is_flag=True, help="With --plan: print the commands, too.")
 @click.option(
     "--foreign", is_flag=True,
-    help="Include runs that only ARCHIVE knows: another user's, or from another machine.",
+    help="Include another user's or machine's runs that only ARCHIVE knows, or that hold hosts.",
 )  # fmt: skip
 @click.option("--forget", is_flag=True, help="Leave everything there, and stop tracking it.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
@@ -166,7 +166,7 @@ def cleanup(
         if forget:
             take_down.forget(archive, left)
         else:
-            take_down.clear(archive, left, say, insist=True)
+            take_down.clear(archive, left, say, insist=True, is_gone=foreign)
 
 
 def _agree(yes: bool, question: str, left: Sequence[Deployment]) -> None:

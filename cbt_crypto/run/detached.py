@@ -14,7 +14,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
@@ -29,6 +29,7 @@ from cbt_crypto.engine.contract import LiveFigures
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.plan.predict import Left
 from cbt_crypto.run.journal import left_over
+from cbt_crypto.run.locks import describe, is_dead
 
 #: `1: FLOCK  ADVISORY  WRITE 1234 fd:00:5678 0 EOF`; those that wait have an arrow.
 _FLOCK = re.compile(r"^\d+:\s+FLOCK\s+\S+\s+WRITE\s+(\d+)\s")
@@ -225,6 +226,8 @@ def _nobody(archive: Path) -> str:
 
 #: Seconds since the epoch will be fewer for three thousand years.
 _MOST_S = 1e11
+#: Characters of a phase; another program may have written more.
+_LONGEST = 200
 _REFRESH_S = 1.0
 
 
@@ -253,13 +256,18 @@ def watch(archive: Path, console: Console) -> None:
 
 
 def watch_steps(archive: Path, write: Callable[[str], None]) -> None:
-    """Write each change of progress.json as a line, with `running`; UsageError for no archive."""
+    """Write each change of progress.json as a line, with `running`; UsageError for no archive.
+
+    `running` is None for a run that another machine may have.
+    """
     open_archive(archive)
     seen: Any = ...
     while True:
         # Asked first: what is read after a campaign has ended is its last word.
-        is_running = running(archive) is not None
+        is_running: Optional[bool] = running(archive) is not None
         state = read_json(archive / "results" / "progress.json") or {}
+        if not (is_running or state.get("ended")) and _elsewhere(archive):
+            is_running = None
         if state != seen or not is_running:
             seen = state
             with contextlib.suppress(ValueError):
@@ -303,10 +311,20 @@ def _how_it_ended(archive: Path, state: dict[str, Any], phase: str) -> str:
         return "no campaign is running with it on this machine"
     if state.get("ended"):
         return f"{phase}; cell {_shown(state, 'cell')} of {_shown(state, 'cells')}"
+    for by in _elsewhere(archive):
+        who = describe(by)[:_LONGEST]
+        return f"{who} may be running elsewhere, or was killed, at: {phase}; watch it there"
     return (
         f"it was killed at: {phase}; the same command continues it, and "
         f"cbt-crypto cleanup {shlex.quote(str(archive))} removes what it left"
     )
+
+
+def _elsewhere(archive: Path) -> list[Mapping[str, Any]]:
+    """Who left something by the archive's own word, and is not known to have ended."""
+    with contextlib.suppress(UsageError):
+        return [left.by for left in left_over(archive) if is_dead(left.by) is not True]
+    return []
 
 
 def _left(state: dict[str, Any], since: float) -> str:

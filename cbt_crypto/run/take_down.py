@@ -64,17 +64,20 @@ def to_clear(archive: Path, foreign: bool = False) -> list[Deployment]:
     return [*mine, *(replace(each, hosts=places_of(each.campaign(archive))) for each in of_others)]
 
 
-def clear(archive: Path, deployments: Sequence[Deployment], say: Say, insist: bool = False) -> None:
+def clear(
+    archive: Path, deployments: Sequence[Deployment], say: Say, insist: bool = False,
+    is_gone: bool = False,
+) -> None:  # fmt: skip
     """Tear them down, holding their hosts; the archive must be held.
 
     Raises UsageError for a run alive or hosts held, or, without `insist`, a run perhaps alive
-    elsewhere; RunError for what cannot be torn down.
+    elsewhere, or, without `is_gone`, one that holds hosts still; RunError if not all is torn down.
     """
     for deployment in deployments:
         _check_dead(archive, deployment, insist)
     for deployment in deployments:
         campaign = deployment.campaign(archive)
-        with _held(campaign, archive, deployment.own_run):
+        with _held(campaign, archive, deployment, is_gone):
             hosts = ", ".join(places_of(campaign))
             say(f"tearing down what {_who(deployment)} left on {hosts}")
             if deployment.is_own:
@@ -124,14 +127,23 @@ def forget(archive: Path, deployments: Sequence[Deployment]) -> None:
 
 
 @contextlib.contextmanager
-def _held(campaign: Campaign, archive: Path, dead: str) -> Iterator[None]:
+def _held(
+    campaign: Campaign, archive: Path, deployment: Deployment, is_gone: bool
+) -> Iterator[None]:
     """Nobody else works on the hosts meanwhile; what the dead run held there is taken over."""
     remote, site = _remote(campaign), _site(campaign)
+    # One of another machine that holds its hosts is believed to live, unless the user knows better.
+    dead = deployment.own_run if is_gone or locks.is_dead(deployment.by) else ""
     try:
         with hosts_held(remote, site, own_id(), locks.this_run(archive), dead):
             yield
     except HostError as error:
         raise _again(error) from error
+    except UsageError as error:
+        if dead or not deployment.is_own:
+            raise
+        command = f"cbt-crypto cleanup --foreign {shlex.quote(str(archive))}"
+        raise UsageError(f"{error}\nif its machine is gone: {command}") from error
 
 
 def _check_dead(archive: Path, deployment: Deployment, insist: bool) -> None:
@@ -143,8 +155,8 @@ def _check_dead(archive: Path, deployment: Deployment, insist: bool) -> None:
         )
     if dead is None and not insist:
         raise UsageError(
-            f"{archive}: {locks.describe(deployment.by)} ran on another machine and did not tear "
-            f"everything down; if it is dead: cbt-crypto cleanup {shlex.quote(str(archive))}"
+            f"{archive}: {locks.describe(deployment.by)} may be running elsewhere, and did not "
+            f"tear everything down; if it is dead: cbt-crypto cleanup {shlex.quote(str(archive))}"
         )
 
 

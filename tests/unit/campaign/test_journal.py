@@ -231,3 +231,22 @@ def test_what_is_given_up_is_not_touched(host: Any, no_overlays: None) -> None:
     left_behind(host)
     assert cleanup("--forget", "--yes", host.archive).exit_code == 0
     assert host.tmp_dir.exists() and own_left_over(host.archive) == []
+
+
+def test_a_run_of_another_machine_that_holds_its_hosts_is_left_alone(
+    host: Any, no_overlays: None
+) -> None:
+    """With the home on NFS, `cleanup` took over a living run's hosts, and tore its cluster down."""
+    campaign = read_campaign(host.write())
+    elsewhere = {**this_run(host.archive), "host": "head1", "user": "alice", "pid": 4711}
+    Journal(host.archive, "r1").begin(campaign, elsewhere, embedded())
+    left_behind(host)
+    remote = Remote(embedded().common, campaign.cluster.tmp_dir)
+    with hosts_held(remote, site_of(campaign.cluster), "r1", elsewhere) as hold:
+        done = cleanup("--yes", host.archive)
+        assert done.exit_code == 2 and "is in use by alice@head1 (process 4711" in done.output
+        assert f"is gone: cbt-crypto cleanup --foreign {host.archive}" in done.output
+        hold.check()
+        assert host.tmp_dir.exists()
+        assert cleanup("--foreign", "--yes", host.archive).exit_code == 0
+        assert not host.tmp_dir.exists(), "somebody knows that the other machine is gone"

@@ -27,6 +27,7 @@ from cbt_crypto.run.detached import (
     watch,
     watch_steps,
 )
+from cbt_crypto.run.locks import this_run
 
 pytestmark = pytest.mark.unit
 
@@ -156,6 +157,23 @@ def test_the_line_of_an_onlooker(archive: Path, holder: Any) -> None:
     assert status(archive).plain == "3/9  rbd / LUKS / randread 4K  for 0 s"
     told(archive, phase="evil\x1b[2J\nline", at="x", seconds_left="y", cell={})
     assert "\x1b" not in status(archive).plain and "\n" not in status(archive).plain
+
+
+def test_a_run_of_another_machine_is_not_called_killed(archive: Path) -> None:
+    """`watch` over NFS said so of a living run, and recommended `cleanup`."""
+    told(archive)
+    by = {**this_run(archive), "host": "head1", "user": "alice", "pid": 4711}
+    journal = archive / "results/journal.jsonl"
+    journal.write_text(json.dumps({"event": "begin", "run": "r1", "by": by}) + "\n")
+    line = status(archive).plain
+    assert line.startswith("alice@head1 (process 4711, ") and "may be running elsewhere" in line
+    assert line.endswith("at: deploy; watch it there") and "cleanup" not in line
+    lines: list[dict[str, Any]] = []
+    watch_steps(archive, lambda text: lines.append(json.loads(text)))
+    assert [each["running"] for each in lines] == [None]
+    journal.write_text("[" * 9 + "\n" + json.dumps({"event": "begin", "run": "r1", "by": {
+        **this_run(archive), "pid": 1, "started": 1}}))  # fmt: skip
+    assert "was killed at: deploy" in status(archive).plain
 
 
 def test_watching_from_a_pipe_is_one_look(small_archive: Path, holder: Any) -> None:
