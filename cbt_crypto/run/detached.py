@@ -137,13 +137,20 @@ def detach(archive: Path, arguments: Sequence[str], say: Callable[[str], None]) 
             command(arguments), stdin=subprocess.DEVNULL, stdout=file, stderr=file,
             start_new_session=True,
         )  # fmt: skip
-        while process.poll() is None:
-            campaign = running(archive)
-            if campaign is not None and campaign.pid == process.pid:
-                say(f"running as process {process.pid}; it prints to {path}")
-                say(f"  cbt-crypto watch {archive}\n  cbt-crypto stop {archive}")
-                return 0
-            time.sleep(_LOOK_S)
+        try:
+            while process.poll() is None:
+                campaign = running(archive)
+                if campaign is not None and campaign.pid == process.pid:
+                    say(f"running as process {process.pid}; it prints to {path}")
+                    say(f"  cbt-crypto watch {archive}\n  cbt-crypto stop {archive}")
+                    return 0
+                time.sleep(_LOOK_S)
+        except KeyboardInterrupt:
+            # In a session of its own, it would go on without anybody knowing.
+            process.terminate()
+            say(f"ending process {process.pid}")
+            process.wait()
+            raise
         file.seek(begin)
         say(file.read().decode(errors="replace").rstrip())
     return process.returncode

@@ -239,6 +239,26 @@ def test_a_detached_run_has_a_session_of_its_own_and_a_log(
     assert not (archive / "campaign.log").exists(), "the archive holds results alone"
 
 
+def test_ctrl_c_ends_a_detached_run_that_checks(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`run --detach` said that it was interrupted; its campaign went on and formatted disks."""
+    script = tmp_path / "run.py"
+    script.write_text(
+        "import os, signal, time\nprint(os.getpid(), flush=True)\n"
+        "os.kill(os.getppid(), signal.SIGINT)\ntime.sleep(60)"
+    )
+    monkeypatch.setattr(sys, "argv", [str(script)])
+    said: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        detach(archive, [], said.append)
+    pid = int(log_of(archive).read_text())
+    alive = Path(f"/proc/{pid}").exists()
+    if alive:
+        os.kill(pid, signal.SIGKILL)
+    assert not alive and said == [f"ending process {pid}"]
+
+
 def test_what_ends_at_once_says_why_here(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
