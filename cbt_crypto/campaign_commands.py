@@ -34,7 +34,8 @@ from cbt_crypto.run import devices, take_down
 from cbt_crypto.run.detached import stop as stop_campaign
 from cbt_crypto.run.detached import watch as watch_archive
 from cbt_crypto.run.detached import watch_steps
-from cbt_crypto.run.journal import Deployment, path_of
+from cbt_crypto.run.interrupt import like_ctrl_c
+from cbt_crypto.run.journal import Deployment, own_left_over, path_of
 from cbt_crypto.run.locks import describe, locked
 from cbt_crypto.run.preflight import check as preflight
 from cbt_crypto.run.preflight import table
@@ -141,7 +142,8 @@ def cleanup(
 
     It removes only what your runs into ARCHIVE created. `run` does the same before it continues.
     """
-    if not archive.is_dir():
+    # What is left of a run is known without its archive, too.
+    if not archive.is_dir() and not own_left_over(archive):
         raise UsageError(f"{archive}: there is no such directory; name the archive of a campaign")
     check_own(archive)
     left = take_down.to_clear(archive, foreign)
@@ -158,7 +160,7 @@ def cleanup(
         return
     _agree(yes, "Forget it, and leave it where it is?" if forget else "Take it down?", left)
     directories.clear_dead()
-    with locked(archive), command_log.recording() as log:
+    with like_ctrl_c(), locked(archive), command_log.recording() as log:
         log.open(archive)
         # Somebody else may have taken it down before this held the archive.
         runs = {deployment.run for deployment in take_down.to_clear(archive, foreign)}

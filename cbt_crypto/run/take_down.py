@@ -137,6 +137,9 @@ def _held(
     try:
         with hosts_held(remote, site, own_id(), locks.this_run(archive), dead):
             yield
+    except KeyboardInterrupt:
+        rest = "not all is torn down; run the same command again to tear down the rest"
+        raise RunError(f"{archive}: interrupted, so {rest}") from None
     except HostError as error:
         raise _again(error) from error
     except UsageError as error:

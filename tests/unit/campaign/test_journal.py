@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Callable
 
@@ -250,3 +254,44 @@ def test_a_run_of_another_machine_that_holds_its_hosts_is_left_alone(
         assert host.tmp_dir.exists()
         assert cleanup("--foreign", "--yes", host.archive).exit_code == 0
         assert not host.tmp_dir.exists(), "somebody knows that the other machine is gone"
+
+
+def test_what_is_left_is_found_without_the_archive(host: Any, no_overlays: None) -> None:
+    """It said that there is no such directory, and disks and daemons stayed."""
+    begun(host.archive, read_campaign(host.write()))
+    left_behind(host)
+    shutil.rmtree(host.archive)
+    done = cleanup("--yes", host.archive)
+    assert done.exit_code == 0, done.output
+    assert not host.tmp_dir.exists() and own_left_over(host.archive) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_cleanup_frees_the_hosts_and_says_how_to_go_on(
+    host: Any, wait_for: Any, number: int
+) -> None:
+    """SIGTERM and SIGHUP left the hosts held and said nothing; SIGINT exited with 2."""
+    begun(host.archive, read_campaign(host.write()))
+    left_behind(host)
+    began = host.directory / "began"
+    host.programs("grep", f'case "$*" in *environ*) touch {began}; sleep 3;; esac\nexit 1')
+    words = [sys.executable, "-m", "cbt_crypto", "cleanup", "--yes", str(host.archive)]
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    ) as process:
+        wait_for(began.exists, 60)
+        process.send_signal(number)
+        said = process.communicate(timeout=60)[0]
+    assert process.returncode == 1, said
+    assert "not all is torn down; run the same command again" in said
+    held = [path for path in Path("/proc").glob("[0-9]*/cmdline") if _holds(path, host.tmp_dir)]
+    assert held == []
+    assert len(own_left_over(host.archive)) == 1
+
+
+def _holds(path: Path, tmp_dir: Path) -> bool:
+    try:
+        text = path.read_bytes()
+    except OSError:
+        return False
+    return b'"action": "hold"' in text and str(tmp_dir).encode() in text
