@@ -6,6 +6,7 @@ archive is data: `open_runs` says what to tear down, unless the user trusts the 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -185,8 +186,12 @@ class Journal:
         self._append(event="deploy", configuration=configuration, how=how)
 
     def end(self) -> None:
-        """Note that everything of this run has been torn down."""
+        """Note that everything of this run has been torn down, also where this is a copy."""
         self._append(event="end")
+        original = str((known(self.run) or {}).get("archive", self.archive))
+        with contextlib.suppress(OSError, UsageError):
+            if self.run in {left.run for left in left_over(Path(original))}:
+                Journal(Path(original), self.run)._append(event="end")
         forget(self.run)
 
     def _append(self, **entry: Any) -> None:

@@ -266,6 +266,20 @@ def test_what_is_left_is_found_without_the_archive(host: Any, no_overlays: None)
     assert not host.tmp_dir.exists() and own_left_over(host.archive) == []
 
 
+def test_what_a_copy_s_cleanup_removed_is_not_left_by_the_original(
+    host: Any, no_overlays: None
+) -> None:
+    """The original was refused for ever, as if somebody else had left something."""
+    begun(host.archive, read_campaign(host.write()))
+    left_behind(host)
+    copy = host.directory / "copy"
+    shutil.copytree(host.archive, copy)
+    assert cleanup("--yes", copy).exit_code == 0
+    assert not host.tmp_dir.exists()
+    done = cleanup(host.archive)
+    assert done.exit_code == 0 and "nothing is left on any host" in done.output, done.output
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_cleanup_frees_the_hosts_and_says_how_to_go_on(
     host: Any, wait_for: Any, number: int
