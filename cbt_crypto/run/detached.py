@@ -296,7 +296,7 @@ def changed(archive: Path) -> Optional[int]:
 def status(archive: Path) -> Text:
     """One line: the cell, its phase, the time left; or that it ended, and how."""
     state = read_json(archive / "results" / "progress.json") or {}
-    phase = one_line(str(state.get("phase", "")))
+    phase = one_line(str(state.get("phase", ""))[:_LONGEST])
     is_running = running(archive) is not None
     now = time.time()
     since = max(0.0, now - (_number(state, "at") or now))

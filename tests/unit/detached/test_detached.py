@@ -176,6 +176,16 @@ def test_a_run_of_another_machine_is_not_called_killed(archive: Path) -> None:
     assert "was killed at: deploy" in status(archive).plain
 
 
+def test_a_line_is_short_whatever_an_archive_says(archive: Path) -> None:
+    """A phase of 20 MiB was printed whole."""
+    told(archive, phase="x" * (20 << 20))
+    assert len(status(archive).plain) < 1000
+    by = {"host": "y" * (1 << 20), "pid": 1}
+    entry = json.dumps({"event": "begin", "run": "r1", "by": by})
+    (archive / "results/journal.jsonl").write_text(entry)
+    assert len(status(archive).plain) < 1000
+
+
 def test_watching_from_a_pipe_is_one_look(small_archive: Path, holder: Any) -> None:
     holder(small_archive / ".lock")
     told(small_archive)
