@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from pydantic import ValidationError
 
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import marked_processes
+from cbt_crypto.hosts.directory_on_host import mounts_below
 from cbt_crypto.lab import access, image, namespace, vm
 from cbt_crypto.lab.shape import Kind, Lab, Shape, Steps, lab_dir, locked
 
@@ -30,6 +32,7 @@ def up(name: str, shape: Shape, steps: Steps, mirror: Optional[str] = None) -> t
             _check_same(existing, shape)
             return existing, False
         _check_machine(shape)
+        _check_mounts(directory)
         _end(directory)
         _remove(directory)
         built = image.provide(shape.ceph.suite, steps, mirror)
@@ -109,6 +112,7 @@ def down(name: str) -> bool:
     directory = lab_dir(name)
     with _at_work(name):
         existed = directory.exists()
+        _check_mounts(directory)
         _end(directory)
         _remove(directory)
         _lock(name).unlink()
@@ -174,6 +178,14 @@ def _nodes(
     image.provide_system(built, steps)
     host = vm.detect(built, steps)
     return vm.Nodes(vm.plan(name, shape, built, host), built, host)
+
+
+def _check_mounts(directory: Path) -> None:
+    """Raise UsageError where removing the lab would empty what somebody mounted in it."""
+    place = Path(os.path.realpath(directory))
+    for mount in mounts_below(str(place.parent)):
+        if place in (Path(mount), *Path(mount).parents):
+            raise UsageError(f"{mount} is mounted in lab {directory.name}'s directory; unmount it")
 
 
 def _end(directory: Path) -> None:

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.directories import cache_dir
-from cbt_crypto.lab import shape
+from cbt_crypto.lab import lifecycle, shape
 from cbt_crypto.lab.command import lab
 
 pytestmark = pytest.mark.unit
@@ -105,3 +105,28 @@ def test_a_cache_of_another_user_s(
         assert isinstance(done.exception, (UsageError, SystemExit)), words
         if isinstance(done.exception, UsageError):
             assert "can be written to by another user" in str(done.exception)
+
+
+@pytest.mark.parametrize("place", [".", "node0/keep it"])
+@pytest.mark.parametrize("words", [["down"], ["up", "--kind", "vm"]])
+def test_what_is_mounted_in_a_lab_is_not_emptied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, words: list[str]
+) -> None:
+    """`lab down` emptied what somebody had bound there, and ended in a traceback."""
+    monkeypatch.setattr(lifecycle, "find", lambda name: None)
+    monkeypatch.setattr("cbt_crypto.lab.vm.check_machine", lambda shape: None)
+    own, there = tmp_path / "own", shape.lab_dir("default") / place
+    own.mkdir()
+    (own / "photo").touch()
+    there.mkdir(parents=True)
+    if subprocess.run(["mount", "--bind", own, there], check=False).returncode != 0:
+        pytest.skip("may not mount")
+    try:
+        done = CliRunner().invoke(lab, words)
+    finally:
+        subprocess.run(["umount", there], check=True)
+    assert isinstance(done.exception, (UsageError, SystemExit)), done.exception
+    assert f"{there.resolve()} is mounted in lab default's directory; unmount it" in (
+        f"{done.exception}{done.output}"
+    )
+    assert (own / "photo").exists()
