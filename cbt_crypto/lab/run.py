@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Optional, Union, cast
 
 import cbt_crypto
+from cbt_crypto.archive.files import one_line
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.hosts import ceph_conf, fetch
 from cbt_crypto.lab import access
@@ -211,7 +212,13 @@ def _checked(lab: Lab, job: LabCampaign) -> LabCampaign:
 def _carry_in(lab: Lab, job: LabCampaign, steps: Steps) -> None:
     steps.begin("Copying the campaign in")
     origin = access.run(lab, lab.head, _END_AND_TELL).strip()
-    if origin == str(job.archive):
+    if origin not in ("", str(job.archive)):
+        raise UsageError(
+            f"{lab.head.name}: has what a killed lab run did not copy back; to do that, run "
+            f"its file with -a {shlex.quote(one_line(origin))}; to lose them: cbt-crypto lab ssh "
+            f"--name {lab.name} {lab.head.name} rm {_CAMPAIGN}/origin"
+        )
+    if origin:
         steps.detail("an earlier run left results; copying them back first")
         bring_results(lab, lab.head, _ARCHIVE, job.archive)
     results = job.archive / "results"

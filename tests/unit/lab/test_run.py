@@ -9,7 +9,7 @@ import yaml
 from rich.console import Console
 
 from cbt_crypto.errors import UsageError
-from cbt_crypto.lab import run
+from cbt_crypto.lab import access, run
 from cbt_crypto.lab.run import LabCampaign
 from cbt_crypto.lab.shape import Lab, Steps
 
@@ -85,3 +85,16 @@ def test_two_runs_on_one_lab_do_not_mix(tmp_path: Path, make_lab: Callable[..., 
         assert "another lab run is at work" in attempt(
             lab, LabCampaign(config, tmp_path / "archive")
         )
+
+
+def test_what_a_killed_run_left_on_the_node_for_another_archive_stays(
+    tmp_path: Path, make_lab: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run into another archive removed it: hours of results."""
+    config = write_campaign(tmp_path / "c.yaml")
+    put: list[str] = []
+    monkeypatch.setattr(run, "put", lambda lab, node, directory, files: put.append(directory))
+    monkeypatch.setattr(access, "run", lambda lab, node, script: f"{tmp_path}/first one\n")
+    sentence = attempt(make_lab(), LabCampaign(config, tmp_path / "second"))
+    assert f"-a '{tmp_path}/first one'" in sentence and put == []
+    assert "cbt-crypto lab ssh --name trial node0 rm /root/campaign/origin" in sentence
