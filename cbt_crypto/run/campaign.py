@@ -205,12 +205,13 @@ class CampaignRun:
         write_plan(self.archive, self.plan)
         this = this_run(self.archive)
         self._journal.begin(self.campaign, this, self._engine, self._devices)
-        self._written = os.stat(journal.path_of(self.archive))
+        # Kept open: else a file that is made in its place may have its number.
+        self._written = journal.path_of(self.archive).open("rb")
 
     def _check_archive(self) -> None:
         path = journal.path_of(self.archive)
         try:
-            is_same = os.path.samestat(os.stat(path), self._written)
+            is_same = os.path.samestat(os.stat(path), os.fstat(self._written.fileno()))
         except OSError:
             is_same = False
         if not is_same:

@@ -204,7 +204,16 @@ def test_an_archive_that_is_removed_meanwhile_is_no_success(
     done = CampaignProgress.done
 
     def remove(self: CampaignProgress, seconds: int) -> None:
+        """A journal that is made anew has the old one's inode number, unless that is kept open."""
+        journal = host.archive / "results" / "journal.jsonl"
+        number = journal.stat().st_ino
         shutil.rmtree(host.archive / "results")
+        for again in range(100):
+            journal.parent.mkdir(exist_ok=True)
+            journal.with_name(f"journal.{again}").touch()
+            if journal.with_name(f"journal.{again}").stat().st_ino == number:
+                journal.with_name(f"journal.{again}").rename(journal)
+                break
         done(self, seconds)
 
     monkeypatch.setattr(CampaignProgress, "done", remove)
