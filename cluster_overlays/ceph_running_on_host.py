@@ -24,7 +24,7 @@ _KEPT = ("TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES", "LD_PRELOAD", "MALLOC_CONF", "
 
 def mapped(pid: str) -> List[str]:
     """Ceph's own files that are mapped by a process."""
-    with open(f"/proc/{pid}/maps") as file:
+    with open(f"/proc/{pid}/maps", errors="replace", newline="\n") as file:
         lines = (line.rstrip("\n").split(None, 5) for line in file)
         paths = {line[5] for line in lines if len(line) == 6}
     return sorted(path for path in paths if _OF_CEPH.search(path.replace(" (deleted)", "")))
@@ -34,7 +34,7 @@ def read_daemon(folder: str, name: str) -> Dict[str, object]:
     """One daemon, by its pid file and admin socket in `folder`."""
     with open(f"{folder}/{name}.pid") as file:
         pid = file.read().strip()
-    with open(f"/proc/{pid}/status") as file:
+    with open(f"/proc/{pid}/status", errors="replace") as file:
         uid = next(line.split()[1] for line in file if line.startswith("Uid:"))
     about = {"pid": int(pid), "uid": int(uid), "exe": os.readlink(f"/proc/{pid}/exe")}
     about["mapped"] = mapped(pid)
@@ -56,7 +56,7 @@ def _settings(pid_file: str) -> Dict[str, Any]:
             pid = file.read().strip()
         with open(f"/proc/{pid}/environ", "rb") as binary:
             environ = binary.read().split(b"\0")
-        with open(f"/proc/{pid}/limits") as file:
+        with open(f"/proc/{pid}/limits", errors="replace") as file:
             limits = file.read().splitlines()
         user = os.stat(f"/proc/{pid}").st_uid
     except OSError:

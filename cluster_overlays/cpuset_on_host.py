@@ -36,7 +36,7 @@ class HostFiles:
 
     def read(self, path: str) -> str:
         """The text of a file below the root, stripped."""
-        return (self.root / path).read_text().strip()
+        return (self.root / path).read_text(errors="replace").strip()
 
     def own(self, group: str) -> str:
         """The group's name on this host and no other node that shares its kernel."""
@@ -104,7 +104,7 @@ class HostFiles:
         counts = Counter()  # type: Counter[str]
         for path in (self.root / "proc" / pid / "task").glob("*/status"):
             try:
-                status = _fields(path.read_text())
+                status = _fields(path.read_text(errors="replace"))
             except (FileNotFoundError, ProcessLookupError):
                 continue  # a thread that has just ended
             if not status["State"].startswith("Z"):
@@ -249,7 +249,7 @@ class Groups:
         mounted = host.root / "sys/fs/cgroup"
         for base in (mounted, mounted / "unified"):
             controllers = base / "cgroup.controllers"
-            if controllers.exists() and "cpuset" in controllers.read_text().split():
+            if controllers.exists() and "cpuset" in controllers.read_text(errors="replace").split():
                 return cls(base, name)
         legacy = mounted / "cpuset"
         return cls(legacy, name) if (legacy / "cpuset.cpus").exists() else None
@@ -266,7 +266,7 @@ class Groups:
 
     def _inherit(self, group: Path, name: str) -> None:
         # v1 only: a new group has neither CPUs nor memory, and takes no process until it has both.
-        (group / name).write_text((group.parent / name).read_text().strip())
+        (group / name).write_text((group.parent / name).read_text(errors="replace").strip())
 
     def confine(self, member: str, cpus: Iterable[int]) -> Path:
         """Make the member's group, with these CPUs."""
@@ -283,17 +283,18 @@ class Groups:
         if not group.exists():
             return
         # v2 would take them all again by an empty list, but not while processes are in the group.
-        (group / "cpuset.cpus").write_text(self._in_force(self.ours).read_text().strip())
+        in_force = self._in_force(self.ours).read_text(errors="replace").strip()
+        (group / "cpuset.cpus").write_text(in_force)
 
     def has(self, member: str, pid: str) -> bool:
         """Whether a process is in the member's group."""
         processes = self.ours / member / "cgroup.procs"
-        return processes.exists() and pid in processes.read_text().split()
+        return processes.exists() and pid in processes.read_text(errors="replace").split()
 
     def cpus(self, member: str) -> Optional[str]:
         """The CPUs in force for the member's group; None when it is not there."""
         path = self._in_force(self.ours / member)
-        return path.read_text().strip() if path.exists() else None
+        return path.read_text(errors="replace").strip() if path.exists() else None
 
     def _in_force(self, group: Path) -> Path:
         return group / ("cpuset.cpus.effective" if self.unified else "cpuset.effective_cpus")

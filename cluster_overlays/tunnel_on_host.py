@@ -121,7 +121,7 @@ def mtu(request: Request, all_ways: List[Way]) -> int:
         return int(request["mtu"])
     under = []
     for way in all_ways:
-        with open(f"/sys/class/net/{way.dev}/mtu") as file:
+        with open(f"/sys/class/net/{way.dev}/mtu", errors="replace") as file:
             under.append(int(file.read()))
     return min(under) - OVERHEAD[request["kind"]]
 
@@ -301,7 +301,7 @@ def _link(link: str) -> Dict[str, Any]:
     about = json.loads(run(["ip", "-j", "-d", "link", "show", link]))[0]
     counted = {}
     for name in ("rx_bytes", "tx_bytes", "rx_errors", "tx_errors", "tx_dropped"):
-        with open(f"/sys/class/net/{link}/statistics/{name}") as file:
+        with open(f"/sys/class/net/{link}/statistics/{name}", errors="replace") as file:
             counted[name] = int(file.read())
     return {"kind": about.get("linkinfo", {}).get("info_kind"), "mtu": about["mtu"], **counted}
 
@@ -323,7 +323,7 @@ def sockets(pid_file: str) -> Optional[Dict[str, int]]:
     counts = {}  # type: Dict[str, int]
     for path in tables:
         if os.path.exists(path):
-            with open(path) as file:
+            with open(path, errors="replace") as file:
                 for address in established(file.read(), of_process):
                     counts[address] = counts.get(address, 0) + 1
     return counts

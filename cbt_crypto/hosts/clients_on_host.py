@@ -54,5 +54,5 @@ class Clients:
             return self.mark in environ.read()
 
     def _runs_client(self, pid: str) -> bool:
-        with open(f"/proc/{pid}/comm") as file:
+        with open(f"/proc/{pid}/comm", errors="replace") as file:
             return file.read().strip() in self.programs

@@ -50,7 +50,7 @@ def stamp() -> str:
 def sample(with_processes: bool) -> str:
     """One sample, from its time stamp to its last line."""
     lines = [_first_line("/proc/stat")]
-    with open("/proc/net/dev") as file:
+    with open("/proc/net/dev", errors="replace") as file:
         lines += ["Net " + line.strip() for line in file if ":" in line]
     if with_processes:
         lines += _processes()

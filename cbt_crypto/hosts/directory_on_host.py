@@ -10,7 +10,7 @@ import stat
 import sys
 from typing import Any, Callable, Dict, List, Set
 
-from cbt_crypto.hosts.trust_on_host import distrust
+from cbt_crypto.hosts.trust_on_host import distrust, mounts
 
 #: Left in a directory that we made, so that we never empty one that is somebody else's.
 MARKER = ".cbt-crypto"
@@ -121,15 +121,14 @@ def make(path: str) -> None:
 
 def mounts_below(path: str) -> List[str]:
     """Where something is mounted below the directory, a bind mount included."""
-    mounts = []
-    with open("/proc/self/mountinfo") as file:
-        for line in file:
-            mount = line.split()[4]
-            for code in ("040", "011", "012", "134"):
-                mount = mount.replace("\\" + code, chr(int(code, 8)))
-            if mount.startswith(path + "/"):
-                mounts.append(mount)
-    return mounts
+    below = []
+    for fields in mounts():
+        mount = fields[4]
+        for code in ("040", "011", "012", "134"):
+            mount = mount.replace("\\" + code, chr(int(code, 8)))
+        if mount.startswith(path + "/"):
+            below.append(mount)
+    return below
 
 
 def remove(path: str, part: str = "") -> None:

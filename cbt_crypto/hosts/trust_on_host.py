@@ -1,10 +1,20 @@
-"""Who may write to a file or directory that we trust. Runs on hosts and here: Python 3.6 alone."""
+"""What is believed of files, processes and mounts that other users may have made or named.
+
+Runs on hosts and here: Python 3.6 alone.
+"""
 
 import os
 import stat
-from typing import Collection, Optional
+from typing import Collection, Iterator, List, Optional
 
 _GROUP_AND_OTHERS, _OTHERS = 0o022, 0o002
+
+
+def mounts(path: str = "/proc/self/mountinfo") -> Iterator[List[str]]:
+    """The fields of each mount; people may name one with any byte but a blank and a newline."""
+    with open(path, "rb") as file:
+        for line in file:
+            yield [os.fsdecode(field) for field in line.rstrip(b"\n").split(b" ")]
 
 
 def distrust(

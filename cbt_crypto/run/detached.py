@@ -79,7 +79,7 @@ def _is_named(path: Path, pid: int) -> bool:
     try:
         with open_regular(path) as file:
             said = file.read(4096)
-        state = Path(f"/proc/{pid}/status").read_text()
+        state = Path(f"/proc/{pid}/status").read_text(errors="replace")
     except (Malformed, OSError):
         return False
     numbers = state.partition("\nNSpid:")[2].partition("\n")[0].split() or [str(pid)]
@@ -87,7 +87,7 @@ def _is_named(path: Path, pid: int) -> bool:
 
 
 def _locked(pid: int, descriptor: str) -> bool:
-    for line in Path(f"/proc/{pid}/fdinfo/{descriptor}").read_text().splitlines():
+    for line in Path(f"/proc/{pid}/fdinfo/{descriptor}").read_text(errors="replace").splitlines():
         kind, _, text = line.partition(":")
         match = _FLOCK.match(text.strip()) if kind == "lock" else None
         # One that was handed the descriptor by somebody else has not locked it.
@@ -99,7 +99,7 @@ def _locked(pid: int, descriptor: str) -> bool:
 def _holders() -> Iterator[int]:
     """Processes that have a lock of this kind on anything."""
     try:
-        lines = Path("/proc/locks").read_text().splitlines()
+        lines = Path("/proc/locks").read_text(errors="replace").splitlines()
     except OSError:
         return
     locks = (match for match in map(_FLOCK.match, lines) if match)

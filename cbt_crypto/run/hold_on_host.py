@@ -17,6 +17,7 @@ import time
 from typing import Any, Dict, List, NoReturn, Optional
 
 from cbt_crypto.hosts.devices.layers_on_host import disks
+from cbt_crypto.hosts.trust_on_host import mounts
 
 PATIENCE_S = 5
 #: CLONE_NEWNET of setns(2).
@@ -28,20 +29,18 @@ def addresses(resource: List[str]) -> List[str]:
     kind, path = resource
     real = os.path.realpath(path)
     names = disks(real) if kind == "device" else [real, in_file_system(real)]
-    digests = [hashlib.sha256((kind + " " + name).encode()).hexdigest() for name in names]
-    return ["\0cbt-crypto-" + digest for digest in digests]
+    texts = [(kind + " " + name).encode("utf-8", "surrogateescape") for name in names]
+    return ["\0cbt-crypto-" + hashlib.sha256(text).hexdigest() for text in texts]
 
 
 def in_file_system(path: str) -> str:
     """Where a path is in its file system: the same by whatever mount one comes to it."""
     number, root, place = "", "/", "/"
-    with open("/proc/self/mountinfo") as file:
-        for line in file:
-            its_number, its_root, its_place = line.split()[2:5]
-            is_above = (path + "/").startswith(its_place.rstrip("/") + "/")
-            # Of two mounts at one place the later one counts.
-            if is_above and len(its_place) >= len(place):
-                number, root, place = its_number, its_root, its_place
+    for its_number, its_root, its_place in (fields[2:5] for fields in mounts()):
+        is_above = (path + "/").startswith(its_place.rstrip("/") + "/")
+        # Of two mounts at one place the later one counts.
+        if is_above and len(its_place) >= len(place):
+            number, root, place = its_number, its_root, its_place
     return number + root.rstrip("/") + "/" + path[len(place) :].lstrip("/")
 
 
@@ -85,10 +84,10 @@ def insist(address: str) -> Dict[str, Any]:
 
 def bound_by(address: str) -> Dict[str, Any]:
     """Who has bound a name without listening, as `ask` tells of another user; empty if not seen."""
-    name = "@" + address[1:]
-    with open("/proc/net/unix") as file:
-        inodes = [line.split()[6] for line in file if line.rstrip("\n").endswith(" " + name)]
-    wanted = [f"socket:[{inode}]" for inode in inodes]
+    with open("/proc/net/unix", errors="replace") as file:
+        lines = [line.split() for line in file]
+    # A name may have a line break, so a line may be anything.
+    wanted = [f"socket:[{words[6]}]" for words in lines if words[7:] == ["@" + address[1:]]]
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             folder = f"/proc/{pid}/fd/"
@@ -195,7 +194,7 @@ def join_host_s_network() -> None:
     """Enter the first process's network namespace, if allowed: others would not see our names."""
     try:
         if os.stat("/proc/1/ns/net").st_ino != os.stat("/proc/self/ns/net").st_ino:
-            with open("/proc/1/ns/net") as namespace:
+            with open("/proc/1/ns/net", "rb") as namespace:
                 ctypes.CDLL(None).setns(namespace.fileno(), _NETWORK)
     except OSError:
         pass  # only root may

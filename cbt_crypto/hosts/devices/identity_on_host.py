@@ -16,6 +16,7 @@ from typing import Any, Dict, FrozenSet, Iterator, List, Optional, Set, Tuple
 
 from cbt_crypto.hosts.devices.layers_on_host import number, number_at
 from cbt_crypto.hosts.directory_on_host import Refused, check_way
+from cbt_crypto.hosts.trust_on_host import mounts
 
 Identity = Dict[str, str]
 
@@ -309,9 +310,8 @@ def _mounted_elsewhere(folder: str) -> str:
     numbers = {text_of(member + "/dev") for member in family(folder)}
     for pid in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):
         try:
-            with open(f"/proc/{pid}/mountinfo", errors="replace") as file:
-                if any(line.split()[2] in numbers for line in file):
-                    return f"is mounted in the mount namespace of {_process(pid)}; end that, or"
+            if any(fields[2] in numbers for fields in mounts(f"/proc/{pid}/mountinfo")):
+                return f"is mounted in the mount namespace of {_process(pid)}; end that, or"
         except OSError:
             continue
     return ""
@@ -338,7 +338,7 @@ def writers(folder: str) -> List[str]:
 
 def _mapped(pid: str) -> List[str]:
     try:
-        with open(f"/proc/{pid}/maps", errors="replace") as file:
+        with open(f"/proc/{pid}/maps", errors="replace", newline="\n") as file:
             lines = [line.split() for line in file]
     except OSError:
         return []

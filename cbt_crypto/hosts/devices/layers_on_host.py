@@ -8,6 +8,8 @@ import subprocess
 from pathlib import Path
 from typing import Callable, Dict, List, Optional
 
+from cbt_crypto.hosts.trust_on_host import mounts
+
 
 def number(device: int) -> str:
     """ "254:0" of a device as `stat` returns it."""
@@ -45,11 +47,11 @@ def opened(
     return sorted(devices)
 
 
-def text_at(path: Path) -> str:
+def text_at(path: Path, errors: str = "replace") -> str:
     """A small file of /sys or /proc, stripped; empty when it cannot be read."""
     try:
-        return path.read_text().strip()
-    except (OSError, UnicodeDecodeError):
+        return path.read_text(errors=errors).strip()
+    except OSError:
         return ""
 
 
@@ -77,7 +79,7 @@ def bottoms(folder: str) -> List[str]:
     """The whole disks at the bottom of a device's directory in sysfs."""
     if os.path.exists(folder + "/partition"):
         folder = os.path.dirname(folder)
-    backing = text_at(Path(folder) / "loop/backing_file")
+    backing = text_at(Path(folder) / "loop/backing_file", "surrogateescape")
     if number_at(backing):
         return disks(backing)
     slaves = os.path.join(folder, "slaves")
@@ -113,20 +115,20 @@ class Layers:
             layer["rotational"] = rotational
         if (folder / "md").is_dir():
             level, disks, chunk = (
-                (folder / "md" / name).read_text().strip()
+                (folder / "md" / name).read_text(errors="replace").strip()
                 for name in ("level", "raid_disks", "chunk_size")
             )
             layer["array"] = f"{level} of {disks}, chunks of {int(chunk) // 1024} KiB"
         if (folder / "dm").is_dir():
-            layer["mapping"] = (folder / "dm/name").read_text().strip()
-            layer["uuid"] = (folder / "dm/uuid").read_text().strip()
+            layer["mapping"] = (folder / "dm/name").read_text(errors="replace").strip()
+            layer["uuid"] = (folder / "dm/uuid").read_text(errors="replace").strip()
             layer["table"] = self.table(device)
         return layer
 
     def _lower(self, folder: Path) -> List[str]:
         if (folder / "partition").exists():
             return [(folder.parent / "dev").read_text().strip()]
-        backing = text_at(folder / "loop/backing_file")
+        backing = text_at(folder / "loop/backing_file", "surrogateescape")
         if backing:
             return [self._below_loop(folder.name, backing)]
         return [(slave / "dev").read_text().strip() for slave in sorted(folder.glob("slaves/*"))]
@@ -139,8 +141,7 @@ class Layers:
             return loop_below(str(self.root / "dev" / name)) or "unknown"
 
     def _without_number(self, device: str) -> List[Layer]:
-        for line in (self.root / "proc/self/mountinfo").read_text().splitlines():
-            fields = line.split()
+        for fields in mounts(str(self.root / "proc/self/mountinfo")):
             kind, source = fields[fields.index("-") + 1 :][:2]
             if fields[2] == device:
                 layer = {"device": device, "name": kind}  # type: Layer

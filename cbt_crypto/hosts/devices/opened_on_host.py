@@ -23,7 +23,7 @@ def find_process(program: str, mark: bytes, folder: str) -> Dict[str, Any]:
     """The process of that name and mark which has devices open, and these; empty when none has."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            with open(f"/proc/{pid}/comm") as file:
+            with open(f"/proc/{pid}/comm", errors="replace") as file:
                 comm = file.read().strip()
             if comm != program[:15]:
                 continue

@@ -56,7 +56,7 @@ def _sectors(folder: str) -> Tuple[int, int]:
 def process(pid: str) -> Optional[Tuple[int, int]]:
     """Bytes that a process had read from and written to storage, also through files."""
     try:
-        with open(f"/proc/{pid}/io") as file:
+        with open(f"/proc/{pid}/io", errors="replace") as file:
             counted = dict(line.split(": ") for line in file.read().splitlines())
     except OSError:
         return None
@@ -84,7 +84,7 @@ def largest_file(pid: str) -> int:
 
 
 def _read(folder: str, name: str) -> str:
-    with open(os.path.join(folder, name)) as file:
+    with open(os.path.join(folder, name), errors="replace") as file:
         return file.read()
 
 

@@ -37,7 +37,7 @@ pid = open(json.loads(sys.argv[1])).read().strip()
 ticks, found = 0, 0
 for path in glob.glob("/proc/[0-9]*/stat"):
     try:
-        words = open(path).read().rpartition(")")[2].split()
+        words = open(path, errors="replace").read().rpartition(")")[2].split()
     except OSError:
         continue
     if words[3] == pid and words[0] != "Z":

@@ -12,7 +12,7 @@ def process(pid_file: str) -> Optional[List[int]]:
     try:
         with open(pid_file) as file:
             pid = int(file.read().split()[0])
-        with open(f"/proc/{pid}/stat") as file:
+        with open(f"/proc/{pid}/stat", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
     except (OSError, ValueError, IndexError):
         return None

@@ -24,7 +24,7 @@ def osd_processes(proc: str = "/proc") -> List[str]:
     pids = []
     for path in glob.glob(f"{proc}/[0-9]*/comm"):
         try:
-            with open(path) as file:
+            with open(path, errors="replace") as file:
                 if file.read().strip() == _PROGRAM:
                     pids.append(path.split("/")[-2])
         except OSError:
@@ -60,7 +60,7 @@ def candidates(proc: str = "/proc") -> Iterator[str]:
     paths = []  # type: List[str]
     for pid in osd_processes(proc):
         try:
-            with open(f"{proc}/{pid}/net/unix") as file:
+            with open(f"{proc}/{pid}/net/unix", errors="surrogateescape") as file:
                 table = file.read()
             paths += listening(table, f"{proc}/{pid}/root", own_sockets(proc, pid))
         except OSError:

@@ -1,0 +1,184 @@
+"""Processes, mounts and sockets of other users: their names are no text, their marks no proof."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Callable, Optional
+
+import pytest
+
+from cbt_crypto.engine.embedded import common
+from cbt_crypto.hosts import directories, samplers, shell
+from cbt_crypto.hosts.clients_on_host import Clients
+from cbt_crypto.hosts.devices.identity_on_host import writers
+from cbt_crypto.hosts.devices.opened_on_host import find_process
+from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.run import hold_on_host
+from cbt_crypto.run.targets import sockets_on_host
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).resolve().parents[3]
+NOBODY = 65534
+AS_NOBODY = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+#: Takes a name, which may be of any bytes, and waits.
+NAMED = """
+import ctypes, os, sys, time
+ctypes.CDLL(None).prctl(15, os.fsencode(sys.argv[1]), 0, 0, 0)
+print("up", flush=True)
+time.sleep(120)
+"""
+Run = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture(autouse=True)
+def as_root() -> None:
+    if os.geteuid() != 0 or not shutil.which("setpriv"):
+        pytest.skip("needs root, to be somebody else too")
+
+
+@pytest.fixture
+def run() -> Iterator[Run]:
+    """Starts a Python program, as another user by default, and waits until it is up."""
+    started = []
+
+    def start(
+        program: str, *words: Any, prefix: tuple[str, ...] = AS_NOBODY, mark: Optional[str] = None
+    ) -> subprocess.Popen[str]:
+        command = [*prefix, "/usr/bin/python3", "-I", "-S", "-c", program, *words]
+        marked = {} if mark is None else {"CBT_CRYPTO_MARK": mark}
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, cwd="/",
+            env={"PATH": os.environ["PATH"], **marked},
+        )  # fmt: skip
+        started.append(process)
+        assert process.stdout is not None and process.stdout.readline() == "up\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> str:
+    return str(tmp_path / "own")
+
+
+def sh(text: str, *prefix: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*prefix, "sh", "-c", f"set -eu\nSUDO= BARE_SUDO=\n{text}"],
+        capture_output=True, text=True, errors="replace", check=False,
+    )  # fmt: skip
+
+
+# -- names ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["usb\udcff", "\r1\x0b1\x0b0:9\x0b/\x0b/own/x"])
+def test_a_mount_whose_name_is_no_text(tmp_path: Path, own: str, name: str) -> None:
+    """Any user's FUSE mount or stick had `hold`, `free` and each removal end in a trace, or was
+    taken for one below the directory."""
+    place = os.fsencode(tmp_path / name.replace("/own", own))
+    os.makedirs(place)
+    order = {"resources": [["tmp_dir", own]], "holder": {"run": "mine", "pid": 1}, "run": "mine"}
+    steps = [
+        directories.make(own),
+        shell.python(shell.program(hold_on_host), {**order, "action": "hold"}),
+        shell.python(shell.program(hold_on_host), {**order, "action": "free"}),
+        directories.remove(own),
+    ]
+    text = "\n".join(f"(\n{step}\n)" for step in steps)
+    mount = 'mount -t tmpfs none "$0" && exec "$@"'
+    bound = ("unshare", "--mount", "sh", "-c", mount, os.fsdecode(place))
+    done = sh(text, *bound)
+    assert (done.returncode, done.stdout) == (0, "held\nfree\n"), done.stderr
+
+
+def test_a_mount_below_the_directory_whose_name_is_no_text(own: str) -> None:
+    text = f'{directories.make(own)}\nmkdir "$0"\nmount -t tmpfs none "$0"\n'
+    name = os.fsdecode(os.fsencode(own) + b"/x\xff")
+    command = f"set -eu\nSUDO=\n{text}{directories.remove(own)}"
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", command, name], capture_output=True, check=False
+    )
+    assert done.returncode != 0 and b"is mounted below" in done.stderr, done.stderr
+
+
+def test_a_mapped_file_whose_name_has_a_line_break(tmp_path: Path, run: Run) -> None:
+    """Whoever mapped it could have every check of a device end in a trace."""
+    maps = "import mmap, os\nfile = os.memfd_create(chr(13))\nos.truncate(file, 4096)\n"
+    maps += "kept = mmap.mmap(file, 4096)\n"
+    run(maps + NAMED, "maps")
+    assert writers(str(tmp_path)) == []
+
+
+def test_a_process_whose_name_is_no_text(run: Run, own: str) -> None:
+    """It kept a cluster's OSDs, and what a client has open, from being found."""
+    asked = {"fsid": "f00", "osds": {"0": "/none"}}
+    mark = f"{own}@localhost"
+    run(NAMED, b"\xff\xfe", mark=mark)
+    run(NAMED, b"\xff\xfe", prefix=(), mark=mark)
+    done = sh(shell.python(shell.program(sockets_on_host), asked))
+    assert (done.returncode, done.stdout) == (0, "{}\n"), done.stderr
+    assert Clients({"programs": ["fio"], "tmp_dir": own}).present() == []
+    assert find_process("fio", f"CBT_CRYPTO_MARK={mark}".encode(), own) == {}
+
+
+def test_the_recorder_goes_on_beside_a_process_whose_name_is_no_text(
+    tmp_path: Path, own: str, run: Run
+) -> None:
+    """It died in silence, and what explains a cell's figures was missing."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    remote, host = Remote(common, own), "localhost"
+    start = samplers.start_recorder(str(folder), own, has_clients=True)
+    with samplers.recorded(remote, {host: start}, str(folder)):
+        run(NAMED, b"\xff", prefix=(), mark=f"{own}@localhost")
+        before = len((folder / "recording").read_bytes().splitlines())
+        ends = time.monotonic() + 10
+        while len((folder / "recording").read_bytes().splitlines()) < before + 3:
+            assert time.monotonic() < ends
+            time.sleep(0.1)
+
+
+#: Files of ours, and such of the kernel's as have numbers alone.
+_OURS = re.compile(
+    r"pid_file|note|\.base|base \+|descriptor|reads|os\.devnull|'dev'|\.pid|program|conf\b"
+    r"|argv|boot_id"
+)
+_READS = {".open", "read_text", "fdopen"}
+
+
+def _texts_read(source: str, is_for_hosts: bool) -> Iterator[str]:
+    """Calls that read text, and end in an error where that is no text."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and str(node.value).lstrip().startswith("import "):
+            yield from _texts_read(str(node.value), True)
+        if not isinstance(node, ast.Call):
+            continue
+        name = getattr(node.func, "attr", None) or f".{getattr(node.func, 'id', '')}"
+        call = ast.unparse(node)
+        mode = re.search(r", (?:mode=)?'([rwabx+]+)'", call)
+        is_text = name in _READS and not (mode and mode[1] != "r")
+        is_any = any(word.arg == "errors" for word in node.keywords) or _OURS.search(call)
+        if is_text and not is_any and (is_for_hosts or re.search(r"/(proc|sys)\b", call)):
+            yield call
+
+
+def test_whatever_the_kernel_lists_is_read_though_it_is_no_text() -> None:
+    found = {}
+    for folder in ("benchmarks", "cbt_crypto", "cluster_overlays"):
+        for path in (ROOT / folder).rglob("*.py"):
+            calls = [*_texts_read(path.read_text(), path.stem.endswith("_on_host"))]
+            if calls:
+                found[path.relative_to(ROOT).as_posix()] = calls
+    assert found == {}
