@@ -11,7 +11,7 @@ import sys
 from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from cbt_crypto.hosts.directory_on_host import Refused, check_way
-from cbt_crypto.hosts.trust_on_host import distrust
+from cbt_crypto.hosts.trust_on_host import distrust, owners
 
 #: Programs that a deployment starts; each must be in the build.
 PROGRAMS = (
@@ -32,7 +32,7 @@ class Layout(NamedTuple):
 
 def may_own(as_root: bool) -> Set[int]:
     """Who may own what is started: root, and where root does not start it the user himself."""
-    return {0} if as_root else {0, int(os.environ.get("CBT_CRYPTO_UID") or os.geteuid())}
+    return {0} if as_root else owners()
 
 
 def check_owners(prefix: str, as_root: bool) -> None:

@@ -3,6 +3,8 @@
 import os
 from typing import Any, Dict, List, Set
 
+from cbt_crypto.hosts.trust_on_host import is_believed
+
 #: How often a process is asked for our mark until it is believed to have none.
 _ASKED = 3
 
@@ -50,6 +52,8 @@ class Clients:
     def _has_mark(self, pid: str) -> bool:
         if os.stat(f"/proc/{pid}/ns/pid").st_ino != self.here:
             return False  # of a campaign in a container
+        if not is_believed(pid):
+            return False
         with open(f"/proc/{pid}/environ", "rb") as environ:
             return self.mark in environ.read()
 

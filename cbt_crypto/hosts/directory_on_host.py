@@ -8,9 +8,9 @@ import os
 import shutil
 import stat
 import sys
-from typing import Any, Callable, Dict, List, Set
+from typing import Any, Callable, Dict, List
 
-from cbt_crypto.hosts.trust_on_host import distrust, mounts
+from cbt_crypto.hosts.trust_on_host import distrust, mounts, owners
 
 #: Left in a directory that we made, so that we never empty one that is somebody else's.
 MARKER = ".cbt-crypto"
@@ -20,11 +20,6 @@ _MOST_LINKS = 40
 
 class Refused(Exception):
     """What stands against touching a directory, as one sentence for people."""
-
-
-def owners() -> Set[int]:
-    """Root, and the user that the campaign runs as: what it does as root knows him by this."""
-    return {0, int(os.environ.get("CBT_CRYPTO_UID") or os.geteuid())}
 
 
 def check_above(path: str) -> None:

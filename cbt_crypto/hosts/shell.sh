@@ -9,12 +9,25 @@ ending() {
     done
 }
 
+# Prints which of the processes $2... are of root, of the campaign's user, or of the users (numbers)
+# in $1. Anybody may give his processes our mark or any name; of a setuid program its caller counts.
+believed() {
+    real="^Uid:[[:blank:]]+($(echo 0 ${CBT_CRYPTO_UID:-$(id -u)} $1 | tr ' ' '|'))[[:blank:]]"; shift
+    [ $# = 0 ] || ${SUDO-} grep -aslE "$real" $(printf '/proc/%s/status ' "$@") | cut -d/ -f3
+}
+
+# Of the files /proc/PID/environ $2..., the processes of those that have the mark $1.
+with_mark() {
+    mark=$1; shift
+    believed "" $($SUDO grep -lszxF "CBT_CRYPTO_MARK=$mark" "$@" | cut -d/ -f3)
+}
+
 # What of the session `$session` carries our mark.
 members() {
-    for environ in $($SUDO grep -lszxF "CBT_CRYPTO_MARK=$CBT_CRYPTO_MARK" /proc/[0-9]*/environ); do
-        { read -r stat < "${environ%environ}stat"; } 2>/dev/null || continue
+    for pid in $(with_mark "$CBT_CRYPTO_MARK" /proc/[0-9]*/environ); do
+        { read -r stat < "/proc/$pid/stat"; } 2>/dev/null || continue
         set -- ${stat##*) }  # state, parent, group, session
-        [ "$4" != "$session" ] || basename "${environ%/environ}"
+        [ "$4" != "$session" ] || echo "$pid"
     done
 }
 
@@ -45,8 +58,7 @@ end_session() {
 marked() {
     if [ $# = 0 ]; then set -- /proc/[0-9]*/environ
     else set -- $(sed -n 's|^[0-9][0-9]*$|/proc/&/environ|p' "$@" 2>/dev/null) /dev/null; fi
-    set -- $($SUDO grep -lzxF "CBT_CRYPTO_MARK=$mark" "$@" 2>/dev/null |
-        sed 's|environ$|ns/pid|' || :)
+    set -- $(with_mark "$mark" "$@" | sed 's|.*|/proc/&/ns/pid|')
     [ $# = 0 ] || $SUDO stat -L -c '%i %n' /proc/self/ns/pid "$@" 2>/dev/null | {
         read -r here _
         while read -r numbers path; do [ "$numbers" != "$here" ] || echo "$path"; done

@@ -8,6 +8,7 @@ import time
 from typing import Any, Dict, List
 
 from cbt_crypto.hosts.devices.layers_on_host import opened
+from cbt_crypto.hosts.trust_on_host import is_believed
 
 
 def devices_of(pid: str, folder: str) -> List[str]:
@@ -25,7 +26,7 @@ def find_process(program: str, mark: bytes, folder: str) -> Dict[str, Any]:
         try:
             with open(f"/proc/{pid}/comm", errors="replace") as file:
                 comm = file.read().strip()
-            if comm != program[:15]:
+            if comm != program[:15] or not is_believed(pid):
                 continue
             with open(f"/proc/{pid}/environ", "rb") as file:
                 if mark not in file.read().split(b"\0"):

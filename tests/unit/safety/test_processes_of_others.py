@@ -19,7 +19,8 @@ from cbt_crypto.hosts import directories, samplers, shell
 from cbt_crypto.hosts.clients_on_host import Clients
 from cbt_crypto.hosts.devices.identity_on_host import writers
 from cbt_crypto.hosts.devices.opened_on_host import find_process
-from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.remote import Remote, kill_script
+from cbt_crypto.hosts.trust_on_host import is_believed
 from cbt_crypto.run import hold_on_host
 from cbt_crypto.run.targets import sockets_on_host
 
@@ -34,6 +35,16 @@ import ctypes, os, sys, time
 ctypes.CDLL(None).prctl(15, os.fsencode(sys.argv[1]), 0, 0, 0)
 print("up", flush=True)
 time.sleep(120)
+"""
+#: Starts itself again and again until it is that old, each time as another process.
+AGAIN = """
+import os, time
+print("up", flush=True)
+ends = time.monotonic() + 15
+while time.monotonic() < ends:
+    if os.fork():
+        os._exit(0)
+    time.sleep(0.002)
 """
 Run = Callable[..., "subprocess.Popen[str]"]
 
@@ -182,3 +193,68 @@ def test_whatever_the_kernel_lists_is_read_though_it_is_no_text() -> None:
             if calls:
                 found[path.relative_to(ROOT).as_posix()] = calls
     assert found == {}
+
+
+# -- marks ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def setuid(tmp_path: Path) -> Iterator[Path]:
+    """A program of root's that anybody may run as root, under a name of his own."""
+    place = Path("/var/tmp") / f"cbt-setuid-{os.getpid()}"
+    place.mkdir()
+    program = place / "sleep"
+    shutil.copy(os.path.realpath("/bin/sleep"), program)
+    program.chmod(0o4755)
+    yield program
+    shutil.rmtree(place)
+
+
+def test_his_client_is_not_counted(run: Run, own: str) -> None:
+    """With the mark, which anybody can guess, it passed as the campaign's: CPU that nobody used."""
+    mark = f"{own}@localhost"
+    his = run(NAMED, "fio", mark=mark)
+    ours = run(NAMED, "fio", prefix=(), mark=mark)
+    clients = Clients({"programs": ["fio"], "tmp_dir": own})
+    assert clients.present() == [str(ours.pid)]
+    assert is_believed(str(his.pid), (NOBODY,)) and not is_believed(str(his.pid))
+
+
+def test_what_root_runs_for_him_is_his(setuid: Path, own: str) -> None:
+    mark = f"CBT_CRYPTO_MARK={own}@localhost"
+    process = subprocess.Popen([*AS_NOBODY, "env", mark, str(setuid), "60"])
+    try:
+        ends = time.monotonic() + 10
+        while Path(f"/proc/{process.pid}/comm").read_text() != "sleep\n":
+            assert time.monotonic() < ends
+            time.sleep(0.02)
+        if os.stat(f"/proc/{process.pid}").st_uid != 0:
+            pytest.skip("/var/tmp takes no setuid programs")
+        assert not is_believed(str(process.pid))
+        done = sh(f"export {mark}\n{kill_script(('KILL',), timeout=3)}")
+        assert done.returncode == 0 and process.poll() is None
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_his_processes_are_not_ended_nor_waited_for(run: Run, own: str) -> None:
+    """One that is started again and again let no tear-down end."""
+    mark = f"{own}@localhost"
+    his = run(NAMED, "fio", mark=mark)
+    ours = run(NAMED, "fio", prefix=(), mark=mark)
+    run(AGAIN, mark=mark)
+    began = time.monotonic()
+    done = sh(f"export CBT_CRYPTO_MARK={mark}\n{kill_script(('KILL',), timeout=5)}")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert time.monotonic() - began < 5
+    assert his.poll() is None and ours.wait(5) == -9
+
+
+def test_a_campaign_s_user_s_processes_are_ended(run: Run, own: str) -> None:
+    """Whom root's scripts know by CBT_CRYPTO_UID."""
+    mark = f"{own}@localhost"
+    ours = run(NAMED, "ceph-osd", mark=mark)
+    text = f"export CBT_CRYPTO_UID={NOBODY} CBT_CRYPTO_MARK={mark}\n{kill_script(('KILL',))}"
+    assert sh(text).returncode == 0
+    assert ours.wait(5) == -9
