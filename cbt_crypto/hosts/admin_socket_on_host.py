@@ -10,7 +10,7 @@ import os
 import socket
 import struct
 import sys
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Collection, Dict, Iterator, List, Tuple
 
 #: Seconds a daemon may take for one answer.
 TIMEOUT_S = 20
@@ -23,22 +23,29 @@ def ask(
 ) -> Any:
     """What the daemon answers, from JSON or as text. Raises one of `ASK_ERRORS`."""
     with socket.socket(socket.AF_UNIX) as peer:
-        return _answer_of(peer, path, command, is_text, timeout_s)
+        peer.settimeout(timeout_s)
+        _connect(peer, path)
+        return _answer_of(peer, command, is_text)
 
 
-def ask_and_identify(path: str, command: Dict[str, Any], timeout_s: float) -> Tuple[Any, int]:
-    """The daemon's answer, and its pid as the kernel says; 0 for one in another pid namespace."""
+def ask_and_identify(
+    path: str, command: Dict[str, Any], timeout_s: float, users: Collection[int]
+) -> Tuple[Any, int]:
+    """The answer of a daemon of one of `users`, and its pid as the kernel says.
+
+    The pid is 0 for one in another pid namespace. Raises one of `ASK_ERRORS`.
+    """
     with socket.socket(socket.AF_UNIX) as peer:
-        answer = _answer_of(peer, path, command, False, timeout_s)
+        peer.settimeout(timeout_s)
+        _connect(peer, path)
         credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    return answer, struct.unpack("iii", credentials)[0]
+        pid, user, _ = struct.unpack("iii", credentials)
+        if user not in users:
+            raise PermissionError(path + " is another user's")
+        return _answer_of(peer, command, False), pid
 
 
-def _answer_of(
-    peer: socket.socket, path: str, command: Dict[str, Any], is_text: bool, timeout_s: float
-) -> Any:
-    peer.settimeout(timeout_s)
-    _connect(peer, path)
+def _answer_of(peer: socket.socket, command: Dict[str, Any], is_text: bool) -> Any:
     peer.sendall(json.dumps(command).encode() + b"\0")
     stream = peer.makefile("rb")
     (size,) = struct.unpack(">I", stream.read(4))

@@ -4,19 +4,32 @@
 Each ceph-osd is looked at in its own namespace; each socket says which OSD it is.
 """
 
+import contextlib
 import glob
 import json
 import os
+import pwd
 import stat
 import sys
 from typing import Any, Container, Dict, Iterator, List, Optional, Set
 
 from cbt_crypto.hosts.admin_socket_on_host import ASK_ERRORS, ask_and_identify
+from cbt_crypto.hosts.trust_on_host import is_believed, owners
 
 _TIMEOUT_S = 10
 _PROGRAM = "ceph-osd"
 #: Where cephadm and Rook put the sockets of daemons that share no process table with the host.
 _FOLDERS = ("/run/ceph", "/var/run/ceph", "/var/lib/rook")
+#: The user `ceph` in containers, as Ceph's images have it.
+_IN_CONTAINERS = 167
+
+
+def osd_users() -> Set[int]:
+    """Whose processes may be OSDs: the user ceph's too."""
+    users = {*owners(), _IN_CONTAINERS}
+    with contextlib.suppress(KeyError):
+        users.add(pwd.getpwnam("ceph").pw_uid)
+    return users
 
 
 def osd_processes(proc: str = "/proc") -> List[str]:
@@ -24,9 +37,10 @@ def osd_processes(proc: str = "/proc") -> List[str]:
     pids = []
     for path in glob.glob(f"{proc}/[0-9]*/comm"):
         try:
+            pid = path.split("/")[-2]
             with open(path, errors="replace") as file:
-                if file.read().strip() == _PROGRAM:
-                    pids.append(path.split("/")[-2])
+                if file.read().strip() == _PROGRAM and is_believed(pid, osd_users(), proc):
+                    pids.append(pid)
         except OSError:
             continue
     return sorted(pids, key=int)
@@ -72,7 +86,7 @@ def candidates(proc: str = "/proc") -> Iterator[str]:
             status = os.stat(path)
         except OSError:
             continue
-        if (status.st_dev, status.st_ino) not in seen:
+        if (status.st_dev, status.st_ino) not in seen and status.st_uid in osd_users():
             seen.add((status.st_dev, status.st_ino))
             yield path
 
@@ -102,14 +116,17 @@ def main(parameters: Dict[str, Any]) -> None:
 
     `asked`: the cluster's `fsid`, and `osds`, id -> data directory of those on this host.
     """
-    by_osd = {}
+    by_osd = {}  # type: Dict[str, Dict[str, Any]]
     for path in candidates():
         try:
-            answer, pid = ask_and_identify(path, {"prefix": "status"}, _TIMEOUT_S)
+            answer, pid = ask_and_identify(path, {"prefix": "status"}, _TIMEOUT_S, osd_users())
         except ASK_ERRORS:
             continue
         osd = str(answer.get("whoami"))
         if answer.get("cluster_fsid") == parameters["fsid"] and osd in parameters["osds"]:
+            if osd in by_osd:
+                both = f"{by_osd[osd]['socket']} and {path}"
+                raise SystemExit(f"osd.{osd} answers at {both}; stop the process that is not it")
             directory = parameters["osds"][osd]
             by_osd[osd] = {
                 "socket": path,

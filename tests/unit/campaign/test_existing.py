@@ -192,7 +192,7 @@ def daemon(tmp_path: Path) -> Iterator[Path]:
 def test_a_socket_is_asked_whose_it_is(daemon: Path) -> None:
     table = Path("/proc/net/unix").read_text()
     assert str(daemon) in list(sockets_on_host.listening(table))
-    assert ask_and_identify(str(daemon), {"prefix": "status"}, 10) == (
+    assert ask_and_identify(str(daemon), {"prefix": "status"}, 10, (os.geteuid(),)) == (
         {"cluster_fsid": "x", "whoami": 4},
         os.getpid(),
     )
@@ -204,6 +204,7 @@ def test_sockets_are_those_of_the_processes_called_ceph_osd(daemon: Path, tmp_pa
     for process, name in ((proc, "ceph-osd"), (other, "bash")):
         (process / "net").mkdir(parents=True)
         (process / "comm").write_text(name + "\n")
+        (process / "status").write_text(f"Name:\t{name}\nUid:\t{os.getuid()}\t0\t0\t0\n")
     (proc / "net/unix").write_text("Num\n0: 2 0 10000 1 1 7 /var/run/ceph/ceph-osd.4.asok\n")
     inside = proc / "root/var/run/ceph"
     inside.mkdir(parents=True)
@@ -218,6 +219,7 @@ def test_sockets_of_an_osd_are_found_whatever_they_are_called(daemon: Path, tmp_
     for folder in ("net", "fd", "root/srv"):
         (proc / folder).mkdir(parents=True)
     (proc / "comm").write_text("ceph-osd\n")
+    (proc / "status").write_text(f"Name:\tceph-osd\nUid:\t{os.getuid()}\t0\t0\t0\n")
     table = "Num\n0: 2 0 10000 1 1 7 /srv/four of ours\n1: 2 0 10000 1 1 8 /srv/other\n"
     (proc / "net/unix").write_text(table + "2: 2 0 10000 1 1 9 @abstract\n")
     os.symlink("socket:[7]", proc / "fd/3")
@@ -233,7 +235,8 @@ def test_a_socket_is_asked_also_at_the_end_of_a_long_path(daemon: Path, tmp_path
     folder = tmp_path / ("x" * 120)
     folder.mkdir()
     os.link(daemon, folder / daemon.name)
-    answer, _ = ask_and_identify(str(folder / daemon.name), {"prefix": "status"}, 10)
+    path = str(folder / daemon.name)
+    answer, _ = ask_and_identify(path, {"prefix": "status"}, 10, (os.geteuid(),))
     assert answer["whoami"] == 4
 
 

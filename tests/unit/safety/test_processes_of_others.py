@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import shutil
@@ -35,6 +36,24 @@ import ctypes, os, sys, time
 ctypes.CDLL(None).prctl(15, os.fsencode(sys.argv[1]), 0, 0, 0)
 print("up", flush=True)
 time.sleep(120)
+"""
+#: Is called ceph-osd, and answers at a socket as osd.0 of the cluster `f00`.
+ANSWERS = """
+import ctypes, json, socket, struct, sys
+ctypes.CDLL(None).prctl(15, b"ceph-osd", 0, 0, 0)
+server = socket.socket(socket.AF_UNIX)
+server.bind(sys.argv[1])
+server.listen(8)
+print("up", flush=True)
+said = json.dumps({"cluster_fsid": "f00", "whoami": 0}).encode()
+while True:
+    client = server.accept()[0]
+    try:
+        client.recv(100)
+        client.sendall(struct.pack(">I", len(said)) + said)
+    except OSError:
+        pass
+    client.close()
 """
 #: Starts itself again and again until it is that old, each time as another process.
 AGAIN = """
@@ -258,3 +277,46 @@ def test_a_campaign_s_user_s_processes_are_ended(run: Run, own: str) -> None:
     text = f"export CBT_CRYPTO_UID={NOBODY} CBT_CRYPTO_MARK={mark}\n{kill_script(('KILL',))}"
     assert sh(text).returncode == 0
     assert ours.wait(5) == -9
+
+
+# -- OSDs ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Where anybody may make a socket."""
+    place = Path(f"/var/tmp/cbt-sockets-{os.getpid()}")
+    place.mkdir()
+    place.chmod(0o1777)
+    yield place
+    shutil.rmtree(place)
+
+
+def _osds() -> subprocess.CompletedProcess[str]:
+    asked = {"fsid": "f00", "osds": {"0": "/none"}}
+    return sh(shell.python(shell.program(sockets_on_host), asked))
+
+
+def test_his_process_is_no_osd(run: Run, folder: Path) -> None:
+    """Whatever was proved of osd.0 was his word."""
+    run(ANSWERS, str(folder / "osd.0.asok"))
+    assert json.loads(_osds().stdout) == {}
+    # ours has the same list of sockets
+    ours = run(ANSWERS, str(folder / "ours.asok"), prefix=())
+    assert json.loads(_osds().stdout)["0"]["pid"] == ours.pid
+
+
+@pytest.mark.parametrize("user", [167, 0])
+def test_an_osd_of_the_user_ceph_is_one(run: Run, folder: Path, user: int) -> None:
+    socket = folder / "any name"
+    osd = run(ANSWERS, str(socket), prefix=("setpriv", f"--reuid={user}", "--clear-groups"))
+    (found,) = json.loads(_osds().stdout).values()
+    assert (found["pid"], found["socket"]) == (osd.pid, f"/proc/{osd.pid}/root{socket}")
+
+
+def test_two_that_say_they_are_one_osd_are_refused(run: Run, folder: Path) -> None:
+    for name in ("a", "b"):
+        run(ANSWERS, str(folder / name), prefix=())
+    done = _osds()
+    assert done.returncode != 0 and "Traceback" not in done.stderr
+    assert "osd.0 answers at /proc/" in done.stderr
