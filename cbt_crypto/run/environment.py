@@ -124,7 +124,8 @@ _CIPHERS = ("_cipher", "_ciphers")
 _NETWORK_KEYS = {"speed": "speed_mbit_per_s", "numa": "numa_node"}
 _NETWORK_NUMBERS = {"speed", "numa", "mtu"}
 #: Prints one fact of a host a line.
-SCRIPT = shell.calling(__file__, f'facts\nsay energy "$(\n{samplers.names_script()}\n)"\n')
+_FACTS = f'facts\nsay energy "$(\n{samplers.names_script()}\n)"\n'
+SCRIPT = shell.calling(shell.__file__, shell.calling(__file__, _FACTS))
 
 
 class EnvironmentFile:

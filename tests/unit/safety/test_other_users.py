@@ -18,7 +18,7 @@ import pytest
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.engine.upstream.checkout import find
 from cbt_crypto.errors import UsageError
-from cbt_crypto.hosts import directories, shell
+from cbt_crypto.hosts import directories
 from cbt_crypto.hosts.remote import Remote, kill_script, preamble
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.run import environment, hold_on_host, locks
@@ -323,8 +323,10 @@ def test_what_a_process_called_ceph_osd_has_mapped(kind: str) -> None:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as his:
             assert his.stdout is not None and his.stdout.readline() == "up\n"
             # as if it were the first that is found
-            text = shell.call(environment.__file__, "facts")
-            text = text.replace("pgrep -x ceph-osd", f"echo {his.pid}")
+            text = environment.SCRIPT.replace("pgrep -x ceph-osd", f"echo {his.pid}")
+            assert "libraries\t\n" in sh(text).stdout
+            # and if it were believed
+            text = f"export CBT_CRYPTO_UID={NOBODY}\n{text}"
             done = sh("ulimit -v 2000000\n" + text.replace("timeout 10", "timeout 2"))
             his.kill()
         assert "libraries\tlibcrypto.so.3" in done.stdout and "exhausted" not in done.stderr

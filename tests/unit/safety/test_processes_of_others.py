@@ -22,7 +22,7 @@ from cbt_crypto.hosts.devices.identity_on_host import writers
 from cbt_crypto.hosts.devices.opened_on_host import find_process
 from cbt_crypto.hosts.remote import Remote, kill_script
 from cbt_crypto.hosts.trust_on_host import is_believed
-from cbt_crypto.run import hold_on_host
+from cbt_crypto.run import environment, hold_on_host
 from cbt_crypto.run.targets import sockets_on_host
 
 pytestmark = pytest.mark.unit
@@ -320,3 +320,14 @@ def test_two_that_say_they_are_one_osd_are_refused(run: Run, folder: Path) -> No
     done = _osds()
     assert done.returncode != 0 and "Traceback" not in done.stderr
     assert "osd.0 answers at /proc/" in done.stderr
+
+
+def test_what_osds_encrypt_with_is_not_his_word(run: Run, folder: Path) -> None:
+    library = folder / "libcrypto.so.3"
+    library.write_bytes(b"OpenSSL 9.9.9 1 Jan 2030".ljust(4096, b"\0"))
+    maps = "import mmap, sys\nfile = open(sys.argv[2], 'rb')\n"
+    maps += "kept = mmap.mmap(file.fileno(), 4096, prot=mmap.PROT_READ)\n"
+    run(maps + NAMED, "ceph-osd", str(library))
+    assert "9.9.9" not in sh(environment.SCRIPT).stdout
+    run(maps + NAMED, "ceph-osd", str(library), prefix=("setpriv", "--reuid=167", "--clear-groups"))
+    assert "openssl\tOpenSSL 9.9.9 1 Jan 2030\n" in sh(environment.SCRIPT).stdout
