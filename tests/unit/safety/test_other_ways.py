@@ -146,7 +146,8 @@ def test_a_mount_that_only_another_namespace_sees(bench: Bench) -> None:
         ["unshare", "--mount", "sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as container:
         assert container.stdout is not None and container.stdout.readline() == b"up\n"
-        refused_untouched(bench, file, device, "is in use")
+        owner = f"sh (process {container.pid})"
+        refused_untouched(bench, file, device, f"is mounted in the mount namespace of {owner}")
         container.communicate(b"\n")
 
 
