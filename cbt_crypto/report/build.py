@@ -169,6 +169,7 @@ def assemble(
             record.table(r for run in runs if run.planned.path in shown for r in run.records)
         ),
         verdicts=comparisons.count("iops"),
+        family={key: comparisons.family(key) for key in BY_KEY},
         is_unfinished=any(
             cell.state == "measured" and any(run.is_missing for run in cell.runs)
             for table in tables

@@ -1,8 +1,9 @@
 """`gate`: does a change lose more than `--loss`? Yes, no, or unknown, for each workload.
 
-The answers rest on what the report's verdicts rest on, with the margin where these have 100 %. The
-question has one side, and so have the tests: yes and no are answered at 95 % each. What the report
-gives no verdict, the gate gives no answer.
+The answers rest on what the report's verdicts rest on: its intervals, its test, its level, and its
+family of comparisons, with the margin where these have 100 %. So whatever fails is starred in the
+report. One-sided tests would answer more often, and contradict it. What the report gives no
+verdict, or no trust as its control is off, the gate gives no answer.
 
 No is a test of non-inferiority: the most that may have been lost is within the margin. The answer
 for all workloads is no only where each one's is, so no load's needs a stricter test for there being
@@ -27,6 +28,7 @@ from cbt_crypto.archive.folder import label_of, matches
 from cbt_crypto.report.figures.doubts import is_control
 from cbt_crypto.report.figures.metric import Metric
 from cbt_crypto.report.figures.repeats import UNTIL_KNOWN, differing, p_of
+from cbt_crypto.report.headline import too_noisy
 from cbt_crypto.report.model import Comparison, Report, ReportCell
 from cbt_crypto.results.repetition import ALPHA, FEWEST_ROUNDS, VERDICT
 from cbt_crypto.units import counted
@@ -53,9 +55,9 @@ _UNTRUSTED = "the control differs from the baseline that it repeats: this campai
 class LoadAnswer:
     """The answer for one workload of one configuration.
 
-    `loss_percent` is what is lost of the baseline's figure, negative for a gain. At least `low` is
-    lost, and at most `high`, each with a chance of 95 %; None where nothing is known. `p` is the
-    one-sided chance of such a loss where exactly what may be lost is. `reason` is for people.
+    `loss_percent` is what is lost of the baseline's figure, negative for a gain; `low` and `high`
+    are the ends of its 95 % interval, as in the report, None without a verdict. `p` is the
+    two-sided chance of such a loss where exactly what may be lost is. `reason` is for people.
     """
 
     load: str
@@ -104,11 +106,12 @@ def findings(
     `loss` is what may be lost, in percent. Loads at a given rate are left out where the figure is
     that rate. Where the control differs from the baseline, nothing can be told. `only` chooses
     answers by what is printed of them and by the labels of cells; each of them is beside all of
-    the report's comparisons.
+    the report's comparisons, the control's among them.
     """
     rows = list(_rows(report, metric))
-    untrusted = _UNTRUSTED if metric.key in report.distrusted else None
-    found = answers_of(rows, Question(metric, loss), untrusted)
+    noisy = f"the control is {too_noisy(report)}" if too_noisy(report) else None
+    untrusted = _UNTRUSTED if metric.key in report.distrusted else noisy
+    found = answers_of(rows, Question(metric, loss), untrusted, report.family.get(metric.key, 0))
     return [
         answer
         for (_, cell), answer in zip(rows, found)
@@ -122,13 +125,18 @@ def findings(
 
 
 def answers_of(
-    rows: Sequence[tuple[str, ReportCell]], question: Question, why_not: Optional[str] = None
-) -> list[LoadAnswer]:
-    """One answer for each workload and row. `why_not`: nothing can be told, and why."""
+    rows: Sequence[tuple[str, ReportCell]], question: Question, why_not: Optional[str] = None,
+    family: int = 0,
+) -> list[LoadAnswer]:  # fmt: skip
+    """One answer for each workload and row. `why_not`: nothing can be told, and why.
+
+    `family`: how many comparisons the report's verdicts hold over, where that is more than `rows`.
+    """
     compared = [cell.comparisons.get(question.metric.key) for _, cell in rows]
-    beyond = _beyond({n: c for n, c in enumerate(compared) if c is not None}, question)
+    beyond = _beyond({n: c for n, c in enumerate(compared) if c is not None}, question, family)
+    beside = max(family, len(beyond))
     return [
-        _answer_of_row(load, cell, question, beyond.get(number, False), len(beyond), why_not)
+        _answer_of_row(load, cell, question, beyond.get(number, False), beside, why_not)
         for number, (load, cell) in enumerate(rows)
     ]
 
@@ -143,7 +151,9 @@ def _rows(report: Report, metric: Metric) -> Iterator[tuple[str, ReportCell]]:
                     yield f"{table.title}, {section.label}", cell
 
 
-def _beyond(comparisons: Mapping[int, Comparison], question: Question) -> dict[int, bool]:
+def _beyond(
+    comparisons: Mapping[int, Comparison], question: Question, family: int
+) -> dict[int, bool]:
     """Whether more is shown to be lost, of every row at once: with a chance of 95 % none is wrong.
 
     All rows count, also those that seem to gain: which ones lose is what is asked.
@@ -154,7 +164,7 @@ def _beyond(comparisons: Mapping[int, Comparison], question: Question) -> dict[i
         for n, c in comparisons.items()
         if (p := c.p_beyond(question.limit)) is not None
     }
-    shown = differing(p_values)
+    shown = differing(p_values, max(0, family - len(p_values)))
     return {
         number: is_shown and question.lost(comparisons[number].percent) > question.loss
         for number, is_shown in shown.items()
@@ -186,12 +196,11 @@ def closing(
         Answer.CANNOT_TELL: f"no answer for {are} of {asked}{others}",
     }[answer]
     yield f"{WORDS[answer]}: {said if found else f'nothing is compared with {base}'}."
-    judged = sum(c.comparisons[metric.key].p is not None for _, c in _rows(report, metric)
-                 if metric.key in c.comparisons)  # fmt: skip
-    if judged > 1:
+    judged = report.family.get(metric.key, 0)
+    if answer is Answer.YES and judged > 1:
         yield (
-            f"A FAIL takes into account that this archive has {judged} comparisons: the chance "
-            "that even one FAIL is wrong is at most 5 % (Holm's correction)."
+            f"With a chance of 95 % no FAIL is false, over all {judged} comparisons of "
+            f"{metric.label} in this archive, a control's included (Holm), as in the report."
         )
 
 
@@ -259,14 +268,15 @@ def _missing(comparison: Comparison, question: Question, beside: int) -> str:
             replace(known, error=known.error * shrunk, degrees=known.degrees + more)
             for known in comparison.errors
         ]
-        if p_of(errors, distance, sides=1) <= wanted:
+        if p_of(errors, distance) <= wanted:
             return f"needs about {counted(more, what)}{of}"
     return f"needs more than {counted(_MOST_ROUNDS, what)}{of}"
 
 
 def _ends(comparison: Comparison, question: Question) -> tuple[float, float]:
-    """The least and the most that is lost, each with a chance of 95 %."""
-    low, high = sorted(question.lost(end) for end in comparison.one_sided() or ())
+    """The least and the most that is lost, by the report's interval."""
+    ends = (comparison.low, comparison.high)
+    low, high = sorted(question.lost(comparison.percent if e is None else e) for e in ends)
     return low, high
 
 

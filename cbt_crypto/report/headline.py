@@ -207,24 +207,41 @@ def _range(iops: Comparison) -> str:
     return f"{ends[0]:.1f} to {ends[1]:.1f} % {word}"
 
 
-def _control(report: Report) -> Iterator[str]:
-    controls = [
+def too_noisy(report: Report) -> str:
+    """Why no verdict is to be trusted that the control does not contradict; empty if it may."""
+    low, high = _ends(_controls(report)) or (100.0, 100.0)
+    if max(high - 100, 100 - low) <= _CONTROL_NOISY:
+        return ""
+    return (
+        f"too noisy. Measured a second time, the baseline may be from {low:.0f} to {high:.0f} % "
+        "of itself"
+    )
+
+
+def _controls(report: Report) -> list[Comparison]:
+    return [
         cell.comparisons["iops"]
         for cell in report.cells
         if is_control(report, cell) and "iops" in cell.comparisons
     ]
-    if "iops" in report.distrusted:
-        yield "Control: DIFFERS from the baseline that it repeats; do not trust these verdicts."
-        return
+
+
+def _ends(controls: Sequence[Comparison]) -> Optional[tuple[float, float]]:
+    """Between what controls with a verdict are, in percent of the baseline."""
     judged = [one for one in controls if one.differs is not None]
     known = [(one.low, one.high) for one in judged if one.low is not None and one.high is not None]
-    if known:
-        low, high = min(low for low, _ in known), max(high for _, high in known)
-        most = max(high - 100, 100 - low, 1)
-        noisy = (f"too noisy. Measured a second time, the baseline may be from {low:.0f} "
-                 f"to {high:.0f} % of itself; measure more rounds or longer.")  # fmt: skip
-        yield f"Control: {noisy if most > _CONTROL_NOISY else f'agrees within {most:.0f} %.'}"
-    elif controls and not judged:
+    return (min(low for low, _ in known), max(high for _, high in known)) if known else None
+
+
+def _control(report: Report) -> Iterator[str]:
+    controls = _controls(report)
+    if "iops" in report.distrusted:
+        yield "Control: DIFFERS from the baseline that it repeats; do not trust these verdicts."
+    elif noisy := too_noisy(report):
+        yield f"Control: {noisy}; measure more rounds or longer."
+    elif ends := _ends(controls):
+        yield f"Control: agrees within {max(ends[1] - 100, 100 - ends[0], 1):.0f} %."
+    elif controls and all(one.differs is None for one in controls):
         worst = max(controls, key=lambda one: abs(one.percent - 100)).percent
         if abs(worst - 100) >= _CONTROL_OFF:
             yield (

@@ -32,8 +32,6 @@ class ReportOptions:
 
 #: An upper bound this many times the lower one says nothing: twenty times, or a twentieth.
 _EVERYTHING = 400.0
-#: Below the upper end of an interval that is asked about on one side.
-_ONE_SIDED = 0.95
 
 
 @dataclass(frozen=True)
@@ -69,18 +67,11 @@ class Comparison:
         return self.low is not None and self.high is not None and self.high > _EVERYTHING * self.low
 
     def p_beyond(self, percent: float) -> Optional[float]:
-        """The one-sided chance of so much beyond `percent`, if that is true; None if no verdict."""
+        """The two-sided chance of this, were `percent` true; None where no verdict may be."""
         if self.p is None or not self.errors:
             return None
         distance = math.log(self.percent / percent)
-        return min(1.0, p_of(self.errors, distance, sides=1) * self.looks)
-
-    def one_sided(self) -> Optional[tuple[float, float]]:
-        """The ends; the truth is beyond each with a chance of 5 %."""
-        if self.p is None or not self.errors:
-            return None
-        half = min(max(error.half_at(_ONE_SIDED) for error in self.errors), 50.0)
-        return self.percent * math.exp(-half), self.percent * math.exp(half)
+        return min(1.0, p_of(self.errors, distance) * self.looks)
 
 
 @dataclass(frozen=True)
@@ -222,6 +213,8 @@ class Report:
     records: tuple[Mapping[str, Scalar], ...]
     #: How many comparisons of throughput the verdicts hold over, together.
     verdicts: int = 0
+    #: Figure -> over how many its verdicts hold, those of an absent control included.
+    family: Mapping[str, int] = field(default_factory=dict)
     #: The answer in a few sentences, and what limits its validity.
     headline: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()

@@ -245,6 +245,10 @@ class Comparisons:
             if figure == key and other == self._baseline
         )
 
+    def family(self, key: str) -> int:
+        """Over how many comparisons with the baseline the verdicts of a figure hold together."""
+        return self.count(key) + self._absent
+
     def levels(self, key: str) -> set[Optional[str]]:
         """What was repeated of the comparisons of a figure, each once."""
         return {one.level for (*_, figure), one in self._by_key.items() if figure == key}

@@ -94,13 +94,9 @@ class StandardError:
     @property
     def half(self) -> float:
         """Half an interval of 95 %; infinite where that little is known."""
-        return self.half_at(_TAIL)
-
-    def half_at(self, tail: float) -> float:
-        """Half an interval with the share `tail` below its upper end."""
         if self.is_sequence:
             return boundary(int(self.degrees) + 1) * self.error if self.error else 0.0
-        return float(stdtrit(self.degrees, tail)) * self.error
+        return float(stdtrit(self.degrees, _TAIL)) * self.error
 
     def p(self, distance: float) -> float:
         """The two-sided chance of a mean that is `distance` or more from the true one."""
@@ -112,16 +108,14 @@ class StandardError:
         return 2 * float(stdtr(self.degrees, -t))
 
 
-def p_of(errors: Iterable[StandardError], distance: float, sides: int = 2) -> float:
-    """The chance of a mean that far from the true one; with `sides` 1 in that direction alone.
+def p_of(errors: Iterable[StandardError], distance: float) -> float:
+    """The two-sided chance of a mean that far from the true one.
 
     A comparison's own deployments need not hold beside all other comparisons, but by themselves.
     """
     found = 0.0
     for error in errors:
         p = error.p(distance)
-        if sides == 1 and not error.is_sequence:
-            p /= 2
         if not error.is_own or p > ALPHA:
             found = max(found, p)
     return found
