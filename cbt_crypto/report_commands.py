@@ -243,6 +243,7 @@ def history(archives: tuple[Path, ...], only: tuple[str, ...], as_json: bool) ->
     read, too.
     """
     from cbt_crypto.report import ReportOptions, build, widened  # noqa: PLC0415
+    from cbt_crypto.report.across import caveats_of  # noqa: PLC0415
     from cbt_crypto.report.across import history as history_of  # noqa: PLC0415
     from cbt_crypto.report.terminal import show_grid  # noqa: PLC0415
 
@@ -263,6 +264,8 @@ def history(archives: tuple[Path, ...], only: tuple[str, ...], as_json: bool) ->
         show_grid(replace(grid, notes=()), console)
     for note in dict.fromkeys(note for grid in grids for note in grid.notes):
         click.echo(f"\n{note}")
+    for sentence in caveats_of(reports):
+        say(sentence)
 
 
 def _unpacked_path(path: Path, stack: contextlib.ExitStack, command: str = "compare") -> Path:
@@ -395,6 +398,7 @@ def gate(
     """
     from cbt_crypto.report import ReportOptions, build, gate  # noqa: PLC0415
     from cbt_crypto.report.figures.metric import BY_KEY  # noqa: PLC0415
+    from cbt_crypto.report.headline import caveats  # noqa: PLC0415
 
     metric = BY_KEY.get(key)
     if metric is None or not metric.better:
@@ -415,8 +419,8 @@ def gate(
     for sentence in gate.closing(built, metric, may_lose, findings):
         say(sentence)
     for option, path, text in (
-        ("--json", json_file, gate.as_json(findings, metric, may_lose)),
-        ("--junit", junit_file, gate.as_junit(findings, built.title)),
+        ("--json", json_file, gate.as_json(built, findings, metric, may_lose)),
+        ("--junit", junit_file, gate.as_junit(findings, built.title, caveats(built))),
     ):
         if path is not None:
             _write(option, path, text)

@@ -11,7 +11,7 @@ from typing import Any, Optional
 from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.figures.doubts import CONTROL
 from cbt_crypto.report.figures.repeats import StandardError, differing
-from cbt_crypto.report.headline import load_of, versions
+from cbt_crypto.report.headline import caveats, load_of, versions
 from cbt_crypto.report.model import Comparison, Report, ReportCell
 from cbt_crypto.report.wording import Grid
 from cbt_crypto.units import counted
@@ -227,6 +227,8 @@ class Point:
     #: The percent in percent of the first archive's, and whether that is more than chance.
     of_first_percent: Optional[float]
     changed: Optional[bool]
+    #: What must be read beside the figures of that archive.
+    caveats: tuple[str, ...] = ()
 
 
 def history(reports: Mapping[str, Report]) -> tuple[list[Grid], list[Point]]:
@@ -271,7 +273,17 @@ def _point(row: _Row, name: str, report: Report, change: Optional[Comparison]) -
     changed = (None, None) if change is None else (change.percent, change.differs)
     said = dict(word.split(" ", 1) for word in versions(report.environment))
     known = (said.get("Ceph", ""), said.get("kernel", ""), cell.figures.get("iops"))
-    return Point(row.load, row.name, name, day, *known, *ends, *changed)
+    return Point(row.load, row.name, name, day, *known, *ends, *changed, caveats(report))
+
+
+def caveats_of(reports: Mapping[str, Report]) -> Iterator[str]:
+    """What must be read beside the figures, each once, with the archives that it is of."""
+    found: dict[str, list[str]] = {}
+    for name, report in reports.items():
+        for sentence in caveats(report):
+            found.setdefault(sentence, []).append(name)
+    for sentence, names in found.items():
+        yield sentence if len(names) == len(reports) else f"{', '.join(names)}: {sentence}"
 
 
 def _texts(point: Point, reports: Mapping[str, Report]) -> list[str]:

@@ -28,7 +28,7 @@ from cbt_crypto.archive.folder import label_of, matches
 from cbt_crypto.report.figures.doubts import is_control
 from cbt_crypto.report.figures.metric import Metric
 from cbt_crypto.report.figures.repeats import UNTIL_KNOWN, differing, p_of
-from cbt_crypto.report.headline import too_noisy
+from cbt_crypto.report.headline import caveats, too_noisy
 from cbt_crypto.report.model import Comparison, Report, ReportCell
 from cbt_crypto.results.repetition import ALPHA, FEWEST_ROUNDS, VERDICT
 from cbt_crypto.units import counted
@@ -202,6 +202,7 @@ def closing(
             f"With a chance of 95 % no FAIL is false, over all {judged} comparisons of "
             f"{metric.label} in this archive, a control's included (Holm), as in the report."
         )
+    yield from caveats(report)
 
 
 def _answer_of_row(
@@ -280,7 +281,7 @@ def _ends(comparison: Comparison, question: Question) -> tuple[float, float]:
     return low, high
 
 
-def as_json(findings: Sequence[LoadAnswer], metric: Metric, loss: float) -> str:
+def as_json(report: Report, findings: Sequence[LoadAnswer], metric: Metric, loss: float) -> str:
     """All of it as one document."""
     document = {
         "format": 1,
@@ -288,12 +289,13 @@ def as_json(findings: Sequence[LoadAnswer], metric: Metric, loss: float) -> str:
         "metric": metric.key,
         "loss_percent": loss,
         "answer": overall(findings).value,
+        "caveats": caveats(report),
         "findings": [{**asdict(finding), "answer": finding.answer.value} for finding in findings],
     }
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def as_junit(findings: Sequence[LoadAnswer], title: str) -> str:
+def as_junit(findings: Sequence[LoadAnswer], title: str, caveats: Sequence[str] = ()) -> str:
     """A test case for each workload, as CI servers show them: yes fails, cannot tell is skipped."""
     counts = {
         "tests": str(len(findings)),
@@ -301,7 +303,8 @@ def as_junit(findings: Sequence[LoadAnswer], title: str) -> str:
         "skipped": str(sum(finding.answer is Answer.CANNOT_TELL for finding in findings)),
         "errors": "0",
     }
-    suite = E.testsuite(*_cases(findings), name=one_line(title), **counts)
+    said = [E.property(name="caveat", value=one_line(sentence)) for sentence in caveats]
+    suite = E.testsuite(E.properties(*said), *_cases(findings), name=one_line(title), **counts)
     tree = E.testsuites(suite, name="cbt-crypto gate", **counts)
     text: bytes = etree.tostring(tree, pretty_print=True, xml_declaration=True, encoding="UTF-8")
     return text.decode()

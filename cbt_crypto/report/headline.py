@@ -105,6 +105,11 @@ def _steps(rows: Sequence[ReportCell], section: Section) -> Iterator[Optional[Co
         yield None if step is None or step.differs is None else step
 
 
+def caveats(report: Report) -> tuple[str, ...]:
+    """What must be read beside any figure: the control, the proofs, and what limits the answer."""
+    return (*_control(report), *_proved(report), *report.limits)
+
+
 def limits(report: Report) -> tuple[str, ...]:
     """What limits the answer's validity; nothing where nothing is known to."""
     return tuple(_limits(report))

@@ -334,3 +334,29 @@ def test_names_of_an_archive_cannot_break_the_xml() -> None:
     case = etree.fromstring(text.encode()).find(".//testcase")
     assert case is not None
     assert case.get("name") == '<a>&"\ufffd\ufffd[2J'
+
+
+def test_what_limits_the_report_limits_the_gate(tmp_path: Path, synthetic: Any) -> None:
+    """A FAIL said nothing of the emulated CPU, the control and the proofs that it rests on."""
+    archive = _made(tmp_path, synthetic, {"control": 0.0, "B": 20.0})
+    place = archive / "results/environment.json"
+    environment = json.loads(place.read_text())
+    for about in environment["hosts"].values():
+        about["emulated"] = True
+    place.write_text(json.dumps(environment))
+    files = {"--json": tmp_path / "g.json", "--junit": tmp_path / "g.xml"}
+    options = [word for pair in files.items() for word in map(str, pair)]
+    lines = _run(archive, "--loss", "5%", *options).output.splitlines()
+    said = [
+        "Control: agrees within 2 %.",
+        "30 of 30 cells proved; 1 OSD host.",
+        "Emulated CPU: these figures prove the pipeline, not the hardware.",
+    ]
+    assert lines[-3:] == said
+    assert json.loads(files["--json"].read_text())["caveats"] == said
+    found = etree.parse(str(files["--junit"])).findall("testsuite/properties/property")
+    assert [(one.get("name"), one.get("value")) for one in found] == [("caveat", s) for s in said]
+    history = CliRunner().invoke(cbt_crypto, ["history", str(archive)]).output.splitlines()
+    assert history[-3:] == said
+    points = json.loads(CliRunner().invoke(cbt_crypto, ["history", "--json", str(archive)]).output)
+    assert points[0]["caveats"] == said
