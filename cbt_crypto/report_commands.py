@@ -344,27 +344,38 @@ def _finish(built: Report, out_dir: Path) -> Report:
     return built
 
 
-def _percent(ctx: click.Context, option: click.Parameter, value: Any) -> float:
-    """Of `5%` or `5`, from 0 to below 100."""
-    try:
-        number = float(str(value).removesuffix("%"))
-    except ValueError:
-        number = -1.0
-    if not 0 <= number < 100:
-        raise click.BadParameter(f"{value!r} is no percent; write, for example, 5%")
-    return number
+def _limits(ctx: click.Context, option: click.Parameter, values: Any) -> dict[str, float]:
+    """Of `5%` or `5`, from 0 to below 100, and `LUKS=20%`: by name, empty that of all others."""
+    found = {}
+    for value in values:
+        name, _, text = value.rpartition("=")
+        try:
+            number = float(text.removesuffix("%"))
+        except ValueError:
+            number = -1.0
+        if not 0 <= number < 100:
+            raise click.BadParameter(f"{text!r} is no percent; write, for example, 5%")
+        if 0 < number < 1 and not text.endswith("%"):
+            meant = f"write {number:g}%, or {100 * number:g}% if that is meant"
+            raise click.BadParameter(f"{text!r} may be a share or a percentage; {meant}")
+        found[name] = number
+    if "" not in found:
+        raise click.BadParameter("say also what all others may lose, for example --loss 5%")
+    return found
 
 
 @click.command(
     epilog=examples(
         "cbt-crypto gate --loss 5% results/campaign-2026-11-24",
+        "cbt-crypto gate --loss 5% --loss LUKS=20% results/campaign-2026-11-24",
         "cbt-crypto gate --loss 10% --metric clat_ns_p99 --junit gate.xml results/nightly",
     )
 )
 @archive_argument
 @click.option(
-    "--loss", "may_lose", callback=_percent, required=True, metavar="PERCENT",
-    help="How much of the baseline's figure a workload may lose, such as 5%.",
+    "--loss", "limits", callback=_limits, required=True, multiple=True, metavar="[NAME=]PERCENT",
+    help="How much of the baseline's figure a workload may lose, such as 5%; and, repeated, of one "
+    "configuration: LUKS=20%.",
 )  # fmt: skip
 @click.option(
     "--baseline", metavar="NAME",
@@ -387,14 +398,15 @@ def _percent(ctx: click.Context, option: click.Parameter, value: Any) -> float:
     help="Also write them as JUnit XML: FAIL is a failure, UNKNOWN is skipped.",
 )  # fmt: skip
 def gate(
-    archive: Path, may_lose: float, baseline: Optional[str], only: tuple[str, ...], key: str,
-    json_file: Optional[Path], junit_file: Optional[Path],
+    archive: Path, limits: dict[str, float], baseline: Optional[str], only: tuple[str, ...],
+    key: str, json_file: Optional[Path], junit_file: Optional[Path],
 ) -> None:  # fmt: skip
     """Fail if a workload lost more than --loss. For CI.
 
     Prints PASS, FAIL or UNKNOWN for each workload. Exit status: 0 if all pass, 1 if one fails, 3
     if the gate cannot tell, 2 if an argument is wrong. With fewer deployments than a verdict
-    takes (four rounds, or six pairs of turns) the gate cannot tell, and exits with 3.
+    takes (four rounds, or six pairs of turns) the gate cannot tell, and exits with 3. Packs are
+    read, too.
     """
     from cbt_crypto.report import ReportOptions, build, gate  # noqa: PLC0415
     from cbt_crypto.report.figures.metric import BY_KEY  # noqa: PLC0415
@@ -404,22 +416,26 @@ def gate(
     if metric is None or not metric.better:
         known = ", ".join(name for name, metric in BY_KEY.items() if metric.better)
         raise UsageError(f"--metric {key}: the gate cannot judge by this; name one of {known}")
+    own = dict(limits)
+    question = gate.Question(metric, own.pop(""), own)
     try:
-        built = build(archive, ReportOptions(baseline=baseline))
-        findings = gate.findings(built, metric, may_lose, only)
+        with contextlib.ExitStack() as stack:
+            options = ReportOptions(baseline=baseline)
+            built = build(_unpacked_path(archive, stack, "gate"), options)
+        findings = gate.findings(built, question, only)
     except NONSENSE as error:
         # The exit status of a traceback, 1, would tell CI that too much is lost.
         raise UsageError(f"{archive}: cannot be judged ({type(error).__name__}: {error})") from None
     if only and not findings:
-        like = next((answer.what for answer in gate.findings(built, metric, may_lose)), "")
+        like = next((answer.what for answer in gate.findings(built, question)), "")
         said = f"--only {' '.join(only)}: matches no workload that is compared"
         raise UsageError(f'{said}; it is searched for in names such as "{like}"')
     for finding in findings:
         say(finding.line)
-    for sentence in gate.closing(built, metric, may_lose, findings):
+    for sentence in gate.closing(built, question, findings):
         say(sentence)
     for option, path, text in (
-        ("--json", json_file, gate.as_json(built, findings, metric, may_lose)),
+        ("--json", json_file, gate.as_json(built, question, findings)),
         ("--junit", junit_file, gate.as_junit(findings, built.title, caveats(built))),
     ):
         if path is not None:

@@ -273,7 +273,7 @@ def _point(row: _Row, name: str, report: Report, change: Optional[Comparison]) -
     changed = (None, None) if change is None else (change.percent, change.differs)
     said = dict(word.split(" ", 1) for word in versions(report.environment))
     known = (said.get("Ceph", ""), said.get("kernel", ""), cell.figures.get("iops"))
-    return Point(row.load, row.name, name, day, *known, *ends, *changed, caveats(report))
+    return Point(row.load, row.name, name, day, *known, *ends, *changed, caveats=caveats(report))
 
 
 def caveats_of(reports: Mapping[str, Report]) -> Iterator[str]:

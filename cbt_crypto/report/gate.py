@@ -17,7 +17,7 @@ import enum
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Optional
 
 from lxml import etree
@@ -25,6 +25,7 @@ from lxml.builder import E
 
 from cbt_crypto.archive.files import one_line
 from cbt_crypto.archive.folder import label_of, matches
+from cbt_crypto.errors import UsageError
 from cbt_crypto.report.figures.doubts import is_control
 from cbt_crypto.report.figures.metric import Metric
 from cbt_crypto.report.figures.repeats import UNTIL_KNOWN, differing, p_of
@@ -69,6 +70,8 @@ class LoadAnswer:
     high: Optional[float] = None
     basis: Optional[str] = None
     p: Optional[float] = None
+    #: What may be lost, in percent.
+    allowed_percent: Optional[float] = None
 
     @property
     def line(self) -> str:
@@ -83,10 +86,20 @@ class LoadAnswer:
 
 @dataclass(frozen=True)
 class Question:
-    """Is more than `loss` percent of a figure lost?"""
+    """Is more than `loss` percent of a figure lost? Of rows in `own` what their name has there."""
 
     metric: Metric
     loss: float
+    own: Mapping[str, float] = field(default_factory=dict)
+
+    def of(self, cell: ReportCell) -> Question:
+        """What is asked of one row."""
+        return replace(self, loss=self.own.get(name_of(cell), self.loss))
+
+    def __str__(self) -> str:
+        """`5 %`, or `5 % (LUKS: 20 %)`."""
+        own = ", ".join(f"{name}: {loss:g} %" for name, loss in self.own.items())
+        return f"{self.loss:g} %{f' ({own})' if own else ''}"
 
     @property
     def limit(self) -> float:
@@ -98,20 +111,28 @@ class Question:
         return (100 - percent) * self.metric.better + 0.0
 
 
-def findings(
-    report: Report, metric: Metric, loss: float, only: Sequence[str] = ()
-) -> list[LoadAnswer]:
+def name_of(cell: ReportCell) -> str:
+    """A row's name, without what else is said of it there."""
+    return cell.in_legend.removesuffix(f", {cell.reason}")
+
+
+def findings(report: Report, question: Question, only: Sequence[str] = ()) -> list[LoadAnswer]:
     """One for each workload and each row that is neither the baseline nor its control.
 
-    `loss` is what may be lost, in percent. Loads at a given rate are left out where the figure is
-    that rate. Where the control differs from the baseline, nothing can be told. `only` chooses
-    answers by what is printed of them and by the labels of cells; each of them is beside all of
-    the report's comparisons, the control's among them.
+    UsageError where the question has a limit of its own for a row that is not there. Loads at a
+    given rate are left out where the figure is that rate. Where the report does not trust the
+    control, nothing can be told. `only` chooses answers by what is printed of them and by
+    the labels of cells; each of them is beside all of the report's comparisons, the control's
+    among them.
     """
+    metric = question.metric
     rows = list(_rows(report, metric))
+    names = dict.fromkeys(name_of(cell) for _, cell in rows)
+    for name in question.own.keys() - names.keys():
+        raise UsageError(f"--loss {name}=...: nothing is called so; name one of {', '.join(names)}")
     noisy = f"the control is {too_noisy(report)}" if too_noisy(report) else None
     untrusted = _UNTRUSTED if metric.key in report.distrusted else noisy
-    found = answers_of(rows, Question(metric, loss), untrusted, report.family.get(metric.key, 0))
+    found = answers_of(rows, question, untrusted, report.family.get(metric.key, 0))
     return [
         answer
         for (_, cell), answer in zip(rows, found)
@@ -132,11 +153,13 @@ def answers_of(
 
     `family`: how many comparisons the report's verdicts hold over, where that is more than `rows`.
     """
+    asked = [question.of(cell) for _, cell in rows]
     compared = [cell.comparisons.get(question.metric.key) for _, cell in rows]
-    beyond = _beyond({n: c for n, c in enumerate(compared) if c is not None}, question, family)
+    pairs = {n: (c, q) for n, (c, q) in enumerate(zip(compared, asked)) if c is not None}
+    beyond = _beyond(pairs, family)
     beside = max(family, len(beyond))
     return [
-        _answer_of_row(load, cell, question, beyond.get(number, False), beside, why_not)
+        _answer_of_row(load, cell, asked[number], beyond.get(number, False), beside, why_not)
         for number, (load, cell) in enumerate(rows)
     ]
 
@@ -151,9 +174,7 @@ def _rows(report: Report, metric: Metric) -> Iterator[tuple[str, ReportCell]]:
                     yield f"{table.title}, {section.label}", cell
 
 
-def _beyond(
-    comparisons: Mapping[int, Comparison], question: Question, family: int
-) -> dict[int, bool]:
+def _beyond(comparisons: Mapping[int, tuple[Comparison, Question]], family: int) -> dict[int, bool]:
     """Whether more is shown to be lost, of every row at once: with a chance of 95 % none is wrong.
 
     All rows count, also those that seem to gain: which ones lose is what is asked.
@@ -161,14 +182,10 @@ def _beyond(
     p_values = {
         # Of one that does not seem to lose as much, nothing speaks for it.
         n: p if question.lost(c.percent) > question.loss else 1.0
-        for n, c in comparisons.items()
+        for n, (c, question) in comparisons.items()
         if (p := c.p_beyond(question.limit)) is not None
     }
-    shown = differing(p_values, max(0, family - len(p_values)))
-    return {
-        number: is_shown and question.lost(comparisons[number].percent) > question.loss
-        for number, is_shown in shown.items()
-    }
+    return differing(p_values, max(0, family - len(p_values)))
 
 
 def overall(findings: Sequence[LoadAnswer]) -> Answer:
@@ -179,13 +196,12 @@ def overall(findings: Sequence[LoadAnswer]) -> Answer:
     return Answer.NO if answers == {Answer.NO} else Answer.CANNOT_TELL
 
 
-def closing(
-    report: Report, metric: Metric, loss: float, found: Sequence[LoadAnswer]
-) -> Iterator[str]:
+def closing(report: Report, question: Question, found: Sequence[LoadAnswer]) -> Iterator[str]:
     """The answer for all in a sentence, and over how many comparisons a FAIL was corrected."""
     answer = overall(found)
     are = sum(one.answer is answer for one in found)
-    base, worse = report.baseline_name, f"worse by more than {loss:g} % in {metric.label}"
+    metric = question.metric
+    base, worse = report.baseline_name, f"worse by more than {question} in {metric.label}"
     asked = f"{counted(len(found), 'comparison')} with {base}"
     unknown = sum(one.answer is Answer.CANNOT_TELL for one in found)
     untold = f"; no answer for {unknown}" if unknown else ""
@@ -236,7 +252,8 @@ def _answer_of_row(
         answer, reason = Answer.CANNOT_TELL, f"{allowed}: {missing}"
     if why_not is not None:
         answer, reason = Answer.CANNOT_TELL, f"{shown}; but {why_not}"
-    return LoadAnswer(load, name, answer, reason, lost, low, high, comparison.basis, p)
+    ends = (low, high)
+    return LoadAnswer(load, name, answer, reason, lost, *ends, comparison.basis, p, question.loss)
 
 
 def _repeated_too_little(comparison: Comparison, shown: str) -> str:
@@ -281,13 +298,13 @@ def _ends(comparison: Comparison, question: Question) -> tuple[float, float]:
     return low, high
 
 
-def as_json(report: Report, findings: Sequence[LoadAnswer], metric: Metric, loss: float) -> str:
+def as_json(report: Report, question: Question, findings: Sequence[LoadAnswer]) -> str:
     """All of it as one document."""
     document = {
         "format": 1,
-        "question": f"is more than {loss:g} % of {metric.label} lost?",
-        "metric": metric.key,
-        "loss_percent": loss,
+        "question": f"is more than {question} of {question.metric.label} lost?",
+        "metric": question.metric.key,
+        "loss_percent": question.loss,
         "answer": overall(findings).value,
         "caveats": caveats(report),
         "findings": [{**asdict(finding), "answer": finding.answer.value} for finding in findings],

@@ -228,7 +228,9 @@ def test_a_choice_of_rows_changes_no_verdict(synthetic, tmp_path):
     by_name = {cell.name: cell.comparisons for cell in whole.cells}
     assert chosen.cells[-1].comparisons == by_name["LUKS"]
     assert chosen.verdicts == whole.verdicts
-    answers = [gate.findings(whole, BY_KEY["iops"], 5.0, only) for only in ((), ("LUKS",))]
+    answers = [
+        gate.findings(whole, gate.Question(BY_KEY["iops"], 5.0), only) for only in ((), ("LUKS",))
+    ]
     assert answers[0] == answers[1] and answers[0][0].answer is gate.Answer.CANNOT_TELL
 
 

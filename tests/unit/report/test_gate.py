@@ -308,6 +308,41 @@ def test_a_loss_that_makes_no_sense(small: Path, loss: str) -> None:
     assert "is no percent" in result.output
 
 
+@pytest.mark.parametrize(
+    ("losses", "said"),
+    [
+        (["0.05"], "'0.05' may be a share or a percentage; write 0.05%, or 5% if that is meant"),
+        (["B=3%"], "say also what all others may lose"),
+        (["5%", "C=3%"], "--loss C=...: nothing is called so; name one of LUKS"),
+        (["5%", "LUKS=x"], "'x' is no percent"),
+    ],
+)
+def test_what_may_be_lost_is_asked_for(small: Path, losses: list[str], said: str) -> None:
+    """`--loss 0.05` was taken for 0.05 %."""
+    result = _run(small, *(word for loss in losses for word in ("--loss", loss)))
+    assert result.exit_code == 2, result.output
+    assert said in re.sub(r"[\s│]+", " ", result.output)
+
+
+def test_a_configuration_has_a_limit_of_its_own_and_packs_are_read(
+    tmp_path: Path, synthetic: Any
+) -> None:
+    """The gate had one limit for all, and said of a pack that there is no such directory."""
+    archive = _made(tmp_path, synthetic, {"B": 0.0, "C": 20.0})
+    pack = tmp_path / "made.zip"
+    CliRunner().invoke(cbt_crypto, ["pack", str(archive), "-o", str(pack)])
+    written = tmp_path / "gate.json"
+    result = _run(pack, "--loss", "5%", "--loss", "C=30%", "--json", str(written))
+    assert result.exit_code == 0, result.output
+    said = "none of 4 comparisons with A is worse by more than 5 % (C: 30 %) in IOPS."
+    assert f"PASS: {said}" in result.output
+    allowed = {
+        (f["name"], f["allowed_percent"]) for f in json.loads(written.read_text())["findings"]
+    }
+    assert allowed == {("B", 5.0), ("C", 30.0)}
+    assert _run(pack, "--loss", "30%", "--loss", "C=10%").exit_code == 1
+
+
 def test_a_figure_that_cannot_be_lost(small: Path) -> None:
     result = _run(small, "--loss", "5", "--metric", "osd_cpu_share_rest_percent")
     assert result.exit_code == 2
