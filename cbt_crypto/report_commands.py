@@ -243,7 +243,7 @@ def history(archives: tuple[Path, ...], only: tuple[str, ...], as_json: bool) ->
     read, too.
     """
     from cbt_crypto.report import ReportOptions, build, widened  # noqa: PLC0415
-    from cbt_crypto.report.across import caveats_of  # noqa: PLC0415
+    from cbt_crypto.report.across import caveats_of, once  # noqa: PLC0415
     from cbt_crypto.report.across import history as history_of  # noqa: PLC0415
     from cbt_crypto.report.terminal import show_grid  # noqa: PLC0415
 
@@ -253,6 +253,9 @@ def history(archives: tuple[Path, ...], only: tuple[str, ...], as_json: bool) ->
             name: build(_unpacked_path(path, stack, "history"), ReportOptions(only=only))
             for name, path in paths.items()
         }
+    reports, notes = once(reports)
+    for note in notes:
+        say_error(f"note: {note}")
     grids, points = history_of(reports)
     for name in sorted(reports.keys() - {point.archive for point in points}):
         say_error(f"note: {name}: has no cells, so it is left out")

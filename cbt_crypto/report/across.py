@@ -194,7 +194,7 @@ def sentences(report: Report) -> Iterator[str]:
             yield f"{against}: no verdict; each archive needs four rounds."
         elif not shown:
             words = counted(len(judged), "percentage")
-            yield f"{against}: none of {words} is shown to differ."
+            yield f"{against}: none of {words} is shown to differ; {_unseen(judged)}."
         else:
             key, most = max(shown.items(), key=lambda one: abs(math.log(one[1].percent / 100)))
             yield (
@@ -208,6 +208,13 @@ def sentences(report: Report) -> Iterator[str]:
     lone = sum(len(row.cells) < len(places) for row in rows)
     if lone:
         yield f"{counted(lone, 'row')} of {len(rows)} were not measured in every archive."
+
+
+def _unseen(judged: Iterable[Comparison]) -> str:
+    """Below what the intervals hide a difference, from the narrowest to the widest of them."""
+    widths = sorted(100 * (one.high / one.percent - 1) for one in judged if one.high is not None)
+    ends = dict.fromkeys(f"{width:.{0 if width >= 1 else 1}f}" for width in (widths[0], widths[-1]))
+    return f"differences below about {' to '.join(ends)} % could not be seen"
 
 
 @dataclass(frozen=True)
@@ -268,12 +275,13 @@ def _point(row: _Row, name: str, report: Report, change: Optional[Comparison]) -
     cell = row.cells[name]
     iops = cell.comparisons.get("iops")
     started = _started(report)
-    day = datetime.fromtimestamp(started, timezone.utc).strftime("%Y-%m-%d") if started else ""
+    day = minute(started) if started else ""
     ends = (None, None, None) if iops is None else (iops.percent, iops.low, iops.high)
     changed = (None, None) if change is None else (change.percent, change.differs)
     said = dict(word.split(" ", 1) for word in versions(report.environment))
     known = (said.get("Ceph", ""), said.get("kernel", ""), cell.figures.get("iops"))
-    return Point(row.load, row.name, name, day, *known, *ends, *changed, caveats=caveats(report))
+    point = Point(row.load, row.name, name, day, *known, *ends, *changed)
+    return replace(point, caveats=caveats(report))
 
 
 def caveats_of(reports: Mapping[str, Report]) -> Iterator[str]:
@@ -297,6 +305,26 @@ def _texts(point: Point, reports: Mapping[str, Report]) -> list[str]:
         of_first = f"{point.of_first_percent - 100:+.1f} %{'*' if point.changed else ''}"
     place = (point.date or "-", point.archive, point.ceph, point.kernel)
     return [*place, wording.number(point.iops), percent, of_first]
+
+
+def minute(epoch_s: float) -> str:
+    """`2026-11-24 18:05`, in UTC; empty for what is no date."""
+    if not 0 < epoch_s < 2**33:
+        return ""
+    return datetime.fromtimestamp(epoch_s, timezone.utc).strftime("%Y-%m-%d %H:%M")
+
+
+def once(reports: Mapping[str, Report]) -> tuple[dict[str, Report], list[str]]:
+    """Each campaign's report once, and a sentence for each archive that is a copy of another."""
+    first: dict[frozenset[object], str] = {}
+    kept, notes = {}, []
+    for name, report in reports.items():
+        of = frozenset(r.identity for c in report.cells for r in c.runs if r.failure is None)
+        if of and first.setdefault(of, name) != name:
+            notes.append(f"{name}: is the same campaign as {first[of]}, so it is used once")
+        else:
+            kept[name] = report
+    return kept, notes
 
 
 def _started(report: Report) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,13 @@ from cbt_crypto.archive.files import Malformed, Problem
 from cbt_crypto.archive.folder import Archive, Folder, open_archive
 from cbt_crypto.errors import UsageError
 from cbt_crypto.report import wording
-from cbt_crypto.report.across import sentences
+from cbt_crypto.report.across import minute, sentences
 from cbt_crypto.report.build import assemble, read_runs
 from cbt_crypto.report.figures.group import baseline_of, chosen_cells
 from cbt_crypto.report.model import Report, ReportOptions
 from cbt_crypto.results.cell.run import Run, dimensions_of
 from cbt_crypto.results.foreign import read_published, read_upstream
+from cbt_crypto.units import counted
 
 #: Dimensions that tell rows and archives apart, and those that every workload is named by.
 _TOLD, _PLACED = ("configuration", "hardware"), ("scenario", "op_size", "mode")
@@ -54,8 +56,10 @@ def compare(
             f"--baseline {next(iter(of_archive))}=...: each archive holds one configuration, so "
             "that an archive is the baseline; give its name alone"
         )
-    runs = [run for name, path in archives.items() for run in _runs(name, path)]
+    by_archive = {name: _runs(name, path) for name, path in archives.items()}
+    runs = [run for of_archive in by_archive.values() for run in of_archive]
     _check_loads({n: [run.dimensions for run in runs if run.campaign == n] for n in archives})
+    said = _of_the_runs(by_archive)
     plan = PlanDocument(
         format=FORMAT,
         title=" and ".join(archives),
@@ -68,7 +72,23 @@ def compare(
     chosen = [run for run in runs if (run.planned.configuration, run.planned.path) in chosen_keys]
     environment, problems = _environment(archives)
     together = Archive(Folder(Path()), plan, environment, problems)
-    return _told_apart(assemble(together, baseline, chosen, options), archives, environment)
+    report = _told_apart(assemble(together, baseline, chosen, options), archives, environment)
+    return replace(report, headline=(*report.headline, *said))
+
+
+def _of_the_runs(runs: Mapping[str, Sequence[Run]]) -> list[str]:
+    """When each archive was measured, and which ones have the same runs. UsageError if all are."""
+    said = []
+    known = {n: {r.identity for r in of if r.failure is None} for n, of in runs.items()}
+    for (one, its), (other, others) in combinations(known.items(), 2):
+        same = f"{len(its & others)} of {counted(len(others), 'cell')}"
+        if its and its == others:
+            raise UsageError(f"{one} and {other} are the same runs ({same}); name two archives")
+        if its & others:
+            said.append(f"{one} and {other} share runs ({same} of {other}), which say nothing.")
+    starts = {name: [r.started for r in of if r.started is not None] for name, of in runs.items()}
+    dates = [f"{name} {minute(min(of))}" for name, of in starts.items() if of]
+    return [*said, f"Measured from (UTC): {', '.join(dates)}."] if dates else said
 
 
 def _check_there(label: str, path: Path) -> None:
@@ -152,18 +172,20 @@ def _by_hardware(
         }
     )
     chosen = {id(cell) for cell in chosen_cells(plan.cells, options, joint)}
-    runs: list[Run] = []
+    by_archive: dict[str, list[Run]] = {}
     for name, archive in opened.items():
         pairs = [(c, to) for c, to in zip(archive.plan.cells, placed[name]) if id(to) in chosen]
         found = read_runs(archive.folder, [cell for cell, _ in pairs])
-        runs += [
+        by_archive[name] = [
             replace(run, planned=to, dimensions=dimensions_of(to))
             for run, (_, to) in zip(found, pairs)
         ]
+    said = _of_the_runs(by_archive)
+    runs = [run for of_archive in by_archive.values() for run in of_archive]
     environment, problems = _environment(archives)
     together = Archive(Folder(Path()), plan, environment, (*problems, *unlike))
     report = _told_apart(assemble(together, joint, runs, options), archives, environment)
-    return replace(report, headline=(*report.headline, *sentences(report)))
+    return replace(report, headline=(*report.headline, *said, *sentences(report)))
 
 
 def _baseline_in(label: str, plan: PlanDocument, name: str | None) -> Baseline:

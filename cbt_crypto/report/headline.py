@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -130,7 +131,7 @@ def load_of(report: Report, table: Table, section: Section) -> str:
     """`4 KiB random reads`, and what else tells it from the report's others."""
     size = "" if table.op_size is None else f"{wording.op_size(table.op_size)} "
     placed = ("scenario", "op_size", "mode")
-    more = [f"{key} {value}" for key, value in table.dimensions.items() if key not in placed]
+    more = [wording.value_of(*one) for one in table.dimensions.items() if one[0] not in placed]
     more = [table.scenario, *more] if len(report.by_scenario) > 1 else more
     apart = f" ({', '.join(more)})" if more else ""
     return f"{size}{section.label}{apart}"
@@ -256,29 +257,40 @@ def _control(report: Report) -> Iterator[str]:
 
 
 def _proved(report: Report) -> Iterator[str]:
-    # Archives of a comparison may have cells at the same path.
-    runs = {(run.campaign, run.dimensions.get("hardware"), run.planned.path): run
-            for cell in report.cells for run in cell.runs}  # fmt: skip
+    # Archives of a comparison may have cells at the same path, or the same ones.
+    runs = {run.identity: run for cell in report.cells for run in cell.runs}
     asked = [run.proof for run in runs.values() if run.proof is not None]
     words = []
     if asked:
         words.append(f"{sum(proof.proved for proof in asked)} of {len(asked)} cells proved")
     osds = _osd_hosts(report.environment)
     if osds and not all(table.is_of_drives for table in report.tables):
-        said = (counted(len(osds), "OSD host"), *versions(report.environment))
+        said = (_counted_hosts(report.environment), *versions(report.environment))
         words.append(", ".join(said))
     if words:
         yield f"{'; '.join(words)}."
 
 
-def _osd_hosts(environment: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    hosts = map(mapping, mapping(environment.get("hosts")).values())
-    return [about for about in hosts if "osds" in roles_of(about)]
+def _osd_hosts(environment: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    hosts = mapping(environment.get("hosts")).items()
+    return {name: mapping(about) for name, about in hosts if "osds" in roles_of(mapping(about))}
+
+
+def _counted_hosts(environment: Mapping[str, Any]) -> str:
+    """How many OSD hosts; of archives that are compared, in each: they may be the same ones."""
+    # A name with an archive's before it is `archive: host`.
+    by_archive = Counter(name.rpartition(": ")[0] for name in _osd_hosts(environment))
+    counts = {name: counted(count, "OSD host") for name, count in by_archive.items()}
+    if len(counts) < 2:
+        return "".join(counts.values())
+    if len(set(counts.values())) == 1:
+        return f"{next(iter(counts.values()))} in each archive"
+    return ", ".join(f"{count} in {name}" for name, count in counts.items())
 
 
 def versions(environment: Mapping[str, Any]) -> Iterator[str]:
     """`Ceph 18.2.7` and `kernel 6.12.48`, each where all OSD hosts say the same."""
-    hosts = _osd_hosts(environment)
+    hosts = _osd_hosts(environment).values()
     said = {str(mapping(about.get("versions")).get("ceph")) for about in hosts}
     ceph = re.match(r"ceph version ([\w.]+)", said.pop()) if len(said) == 1 else None
     if ceph:

@@ -44,6 +44,11 @@ def op_size(size: Union[int, str, float, None]) -> str:
     return f"{size} B"
 
 
+def value_of(name: str, value: object) -> str:
+    """`iodepth 2`; `archive Monday`, as `hardware` has the name of an archive that is compared."""
+    return f"{'archive' if name == 'hardware' else name} {value}"
+
+
 def dimension(name: str) -> str:
     """A dimension as the heading of its values: `op_size` -> `IO size`, `device` -> `Device`."""
     words = {"op_size": "IO size", "hardware": "archive"}.get(name, name.replace("_", " "))

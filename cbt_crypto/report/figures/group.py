@@ -72,7 +72,9 @@ class TableRuns:
         words = [str(self.dimensions["scenario"])]
         if self.dimensions.get("op_size") is not None:
             words.append(wording.op_size(self.dimensions["op_size"]))
-        words += [f"{n} {value}" for n, value in self.dimensions.items() if n not in _PLACED]
+        words += [
+            wording.value_of(*one) for one in self.dimensions.items() if one[0] not in _PLACED
+        ]
         return ", ".join(words)
 
 

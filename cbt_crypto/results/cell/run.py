@@ -128,6 +128,12 @@ class Run:
     proof: Optional[Proof] = None
     problems: tuple[Problem, ...] = ()
 
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What a copy of its archive has, too, and no other run."""
+        values = ((record.direction, record.iops, record.clat_ns_mean) for record in self.records)
+        return (self.planned.path, self.started, *values)
+
 
 def dimensions_of(planned: PlannedCell) -> dict[str, Scalar]:
     """Scenario, configuration and every parameter that is a plain value."""

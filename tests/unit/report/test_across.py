@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -76,7 +78,9 @@ def test_labs_stand_side_by_side(synthetic: Any, tmp_path: Path) -> None:
     assert [row[1:] for row in unlike] == [["A", "B"], ["A", "B"]]
     assert "kernel" in hardware.notes[0]
     said = " ".join(report.headline)
-    assert "48 of 48 cells proved; 2 OSD hosts" in said, "cells of both are at the same paths"
+    assert "48 of 48 cells proved; 1 OSD host in each archive" in said, (
+        "cells of both are at the same paths"
+    )
     assert "there against here: 2 of 2 percentages differ by more than chance" in said
     assert "The largest difference: LUKS, 4 KiB random " in said
     assert "Their hosts differ in" in said and "cpu model" in said
@@ -88,10 +92,48 @@ def test_labs_that_agree_are_said_to(synthetic: Any, tmp_path: Path) -> None:
     paths = {n: _archive(synthetic, tmp_path / n, 0.8, k) for k, n in enumerate(("a", "b"))}
     report = compare(paths, ReportOptions())
     said = " ".join(report.headline)
-    assert "b against a: none of 2 percentages is shown to differ." in said
+    unseen = "differences below about 3 % could not be seen"
+    assert f"b against a: none of 2 percentages is shown to differ; {unseen}." in said
     assert "Their hosts differ" not in said
     printed = _printed(report)
     assert "Hosts do not differ in what was recorded\n  Alike:" in printed
+
+
+def test_one_measurement_is_not_two(synthetic: Any, tmp_path: Path) -> None:
+    """A copy, a pack, or one path twice was compared as if somebody had measured again."""
+    here = _archive(synthetic, tmp_path / "a", 0.8, 1)
+    copy = Path(shutil.copytree(here, tmp_path / "copy"))
+    pack = tmp_path / "a.zip"
+    run = CliRunner()
+    run.invoke(cbt_crypto, ["pack", str(here), "-o", str(pack)])
+    for other in (here, copy, pack):
+        words = ["compare", f"A={here}", f"B={other}", "-o", str(tmp_path / "out")]
+        result = run.invoke(cbt_crypto, words)
+        assert result.exit_code == 2, result.output
+        assert "A and B are the same runs (24 of 24 cells)" in result.output
+    result = run.invoke(cbt_crypto, ["history", "--json", str(here), str(copy), str(pack)])
+    assert f"note: {copy}: is the same campaign as {here}, so it is used once" in result.stderr
+    assert {point["archive"] for point in json.loads(result.stdout)} == {str(here)}
+
+
+def test_runs_of_two_archives_count_once(synthetic: Any, tmp_path: Path) -> None:
+    """Hosts and cells of runs that are in both archives were counted twice."""
+    here = _archive(synthetic, tmp_path / "a", 0.8, 1)
+    more = Path(shutil.copytree(here, tmp_path / "more"))
+    for cell in list(more.glob("results/00000003/*")):
+        shutil.rmtree(cell)
+    said = " ".join(compare({"A": here, "B": more}, ReportOptions()).headline)
+    assert "A and B share runs (18 of 18 cells of B), which say nothing." in said
+    assert "24 of 24 cells proved; 1 OSD host in each archive" in said
+
+
+def test_archives_are_called_archives_and_have_dates(synthetic: Any, tmp_path: Path) -> None:
+    """A heading said "hardware Monday", and nothing said when either was measured."""
+    paths = {n: _archive(synthetic, tmp_path / n, 0.8, k) for k, n in enumerate(("Mon", "Tue"))}
+    report = compare(paths, ReportOptions())
+    for text in (_printed(report), markdown(report), page(report)):
+        assert "hardware Mon" not in text and "archive Mon" in text
+        assert re.search(r"Measured from \(UTC\): Mon 20\d\d-\d\d-\d\d \d\d:\d\d, Tue 20", text)
 
 
 def test_a_missing_file_is_named(synthetic: Any, tmp_path: Path) -> None:
@@ -123,7 +165,7 @@ def test_a_slow_change_shows_against_the_first(synthetic: Any, tmp_path: Path) -
     luks = [p for p in points if p.configuration == "LUKS" and p.load.endswith("reads")]
     assert [p.archive for p in luks] == ["w0", "w1", "w2"], "in the order of dates"
     assert luks[0].changed is None and luks[2].changed is True
-    assert luks[0].date == "2023-11-14" and luks[0].ceph == "18.2.7"
+    assert luks[0].date == "2023-11-14 22:13" and luks[0].ceph == "18.2.7"
     assert all(
         p.changed is False for p in points if p.configuration == "control" and p.archive > "w0"
     )
@@ -204,7 +246,7 @@ def test_archives_that_share_nothing_are_refused(synthetic: Any, tmp_path: Path)
     there = _archive(synthetic, tmp_path / "b", 0.6, 2)
     names = {"Plain": "Off", "LUKS": "On", "control": "Twice"}
     out = ["-o", str(tmp_path / "out")]
-    other = _renamed(_archive(synthetic, tmp_path / "c", 0.6, 2), names)
+    other = _renamed(_archive(synthetic, tmp_path / "c", 0.6, 3), names)
     result = CliRunner().invoke(cbt_crypto, ["compare", f"a={here}", f"c={other}", *out])
     assert result.exit_code == 2
     assert " ".join(result.output.split()).endswith(
