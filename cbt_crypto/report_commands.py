@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 import click
 from rich.console import Console
 from rich.filesize import decimal
+from rich.text import Text
 
 from cbt_crypto.archive.files import write_whole
 from cbt_crypto.archive.pack import Pack, is_pack, opened, pack, pack_summary
@@ -264,11 +265,10 @@ def history(archives: tuple[Path, ...], only: tuple[str, ...], as_json: bool) ->
         return
     console = widened(Console())
     for grid in grids:
-        show_grid(replace(grid, notes=()), console)
-    for note in dict.fromkeys(note for grid in grids for note in grid.notes):
-        click.echo(f"\n{note}")
-    for sentence in caveats_of(reports):
-        say(sentence)
+        show_grid(replace(grid, notes=()), console, ("kernel", "Ceph"))
+    notes = list(dict.fromkeys(note for grid in grids for note in grid.notes))
+    for text in ("", *notes, *caveats_of(reports)):
+        console.print(Text(text))
 
 
 def _unpacked_path(path: Path, stack: contextlib.ExitStack, command: str = "compare") -> Path:

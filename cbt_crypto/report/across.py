@@ -302,7 +302,8 @@ def _texts(point: Point, reports: Mapping[str, Report]) -> list[str]:
         percent = _in_percent(Comparison(point.percent, point.low, point.high))
     of_first = ""
     if point.of_first_percent is not None:
-        of_first = f"{point.of_first_percent - 100:+.1f} %{'*' if point.changed else ''}"
+        change = f"{point.of_first_percent - 100:+.1f}"
+        of_first = f"{'0.0' if change[1:] == '0.0' else change} %{'*' if point.changed else ''}"
     place = (point.date or "-", point.archive, point.ceph, point.kernel)
     return [*place, wording.number(point.iops), percent, of_first]
 

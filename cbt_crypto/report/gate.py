@@ -239,7 +239,7 @@ def _answer_of_row(
     shown = f"{gains} {-lost:.1f} %" if lost < 0 else f"{loses} {lost:.1f} %"
     if low is not None and high is not None:
         least, most = (-high, -low) if lost < 0 else (low, high)
-        shown += f" ({least:.1f} to {most:.1f})"
+        shown += f" ({round(least, 1) + 0.0:.1f} to {round(most, 1) + 0.0:.1f})"
     allowed = f"{shown}, allowed {question.loss:g} %"
     if p is None:
         answer, reason = Answer.CANNOT_TELL, _repeated_too_little(comparison, shown)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Optional
 
 from rich.console import Console, JustifyMethod
@@ -94,9 +95,34 @@ def _show_foot(report: Report, console: Console) -> None:
         console.print(Text(f"note: {note}", "yellow"))
 
 
-def show_grid(grid: Grid, console: Console) -> None:
-    """Print a table of texts; what is too wide goes on below itself."""
-    grid = map_text(grid, printable)
+def show_grid(grid: Grid, console: Console, least: Sequence[str] = ()) -> None:
+    """Print a table of texts; what is too wide goes on below itself.
+
+    Columns with the headings `least` are left out, the first one first, where there is no room.
+    """
+    grid, gone = map_text(grid, printable), list(least)
+    room = console.width
+    while (too_wide := _width(shown := _rows(grid, room), console) > console.width) and gone:
+        grid = _without(grid, gone.pop(0))
+    # Names, paths and kernels are broken where people would.
+    while too_wide and room > _NARROW:
+        room = min(room, 4 * _NARROW) - 4
+        too_wide = _width(shown := _rows(grid, room), console) > console.width
+    console.print()
+    console.print(Text(grid.title, "bold"))
+    if shown.rows:
+        console.print(shown)
+    dropped = [heading for heading in least if heading not in gone]
+    for note in [*([f"Too narrow for: {', '.join(dropped)}."] if dropped else ()), *grid.notes]:
+        _say(note, console)
+
+
+#: The narrowest column of words.
+_NARROW = 12
+
+
+def _rows(grid: Grid, room: int) -> Rows:
+    """As a table, with words of at most so many columns."""
     shown = Rows(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     for number, heading in enumerate(grid.headings):
         side: JustifyMethod = "left" if number < grid.words else "right"
@@ -105,13 +131,34 @@ def show_grid(grid: Grid, console: Console) -> None:
         if label:
             shown.add_row(Text(label, "bold cyan"))
         for first, *others in rows:
-            shown.add_row(Text(f"  {first}"), *map(Text, others))
-    console.print()
-    console.print(Text(grid.title, "bold"))
-    if shown.rows:
-        console.print(shown)
-    for note in grid.notes:
-        _say(note, console)
+            words = [_folded(text, room) for text in others[: grid.words - 1]]
+            shown.add_row(Text(f"  {first}"), *map(Text, [*words, *others[grid.words - 1 :]]))
+    return shown
+
+
+def _width(shown: Rows, console: Console) -> int:
+    return Measurement.get(console, console.options.update(max_width=_ANY), shown).maximum
+
+
+def _without(grid: Grid, heading: str) -> Grid:
+    place = list(grid.headings).index(heading)
+    sections = [
+        (label, [[*row[:place], *row[place + 1 :]] for row in rows])
+        for label, rows in grid.sections
+    ]
+    headings = [*grid.headings[:place], *grid.headings[place + 1 :]]
+    words = grid.words - (place < grid.words)
+    return replace(grid, headings=headings, sections=sections, words=words)
+
+
+def _folded(text: str, room: int) -> str:
+    """Broken behind slashes, hyphens and spaces, to lines of `room` columns."""
+    lines = [""]
+    for part in re.findall(r"[^/ +-]*[/ +-]?", text):
+        if lines[-1] and len(lines[-1]) + len(part) > room:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
 
 
 def _show_conclusions(report: Report, console: Console) -> None:

@@ -186,6 +186,57 @@ def test_a_history_is_never_cut(small: Path, width: int) -> None:
     assert "…" not in output.getvalue() and max(map(len, lines)) <= width
 
 
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_words_of_a_history_are_broken_where_people_would(small: Path, width: int) -> None:
+    """A path broke as t/uesday and a kernel as amd6/4, while figures that say less kept room."""
+    point = history({"a": build(small)})[1][0]
+    kernel = "6.12.117+deb13-cloud-amd64"
+    row = ["2026-11-26 13:13", "/srv/results/nightly/tuesday", "18.2.7", kernel]
+    rows = [[*row, "19.0", "61.78 (51.6 to 74.0)", "+3.3 %"]]
+    grid = replace(history({"a": build(small)})[0][0], sections=[(point.configuration, rows)])
+    folded = io.StringIO()
+    show_grid(grid, Console(file=folded, width=width))
+    assert "amd64" in folded.getvalue() and "tuesday" in folded.getvalue()
+    output = io.StringIO()
+    show_grid(grid, Console(file=output, width=width), ("kernel", "Ceph"))
+    shown = output.getvalue()
+    assert "tuesday" in shown and "2026-11-26 13:13" in shown and "61.78 (51.6 to 74.0)" in shown
+    assert kernel in shown or "Too narrow for: kernel" in shown
+    assert max(map(len, shown.splitlines())) <= width
+
+
+def test_no_change_is_not_minus_nothing(synthetic: Any, tmp_path: Path) -> None:
+    """A percentage that fell by 0.04 % was shown as -0.0 %."""
+    archive = _archive(synthetic, tmp_path / "a", 0.8, 1)
+    reports = {"a": build(archive), "b": build(archive)}
+    table = reports["b"].tables[0]
+    lower = replace(table.sections[0], cells=tuple(map(_a_little_lower, table.sections[0].cells)))
+    tables = (replace(table, sections=(lower,)), *reports["b"].tables[1:])
+    grids, _ = history({**reports, "b": replace(reports["b"], tables=tables)})
+    changes = [row[-1] for label, rows in grids[0].sections if label == "LUKS" for row in rows]
+    assert changes == ["", "0.0 %"]
+
+
+def _a_little_lower(cell: Any) -> Any:
+    iops = cell.comparisons.get("iops")
+    if iops is None:
+        return cell
+    lower = replace(iops, percent=0.9997 * iops.percent)
+    return replace(cell, comparisons={**cell.comparisons, "iops": lower})
+
+
+def test_what_a_history_says_is_wrapped(
+    synthetic: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last sentence ran over the edge of the terminal, and dates had no time."""
+    monkeypatch.setenv("COLUMNS", "120")
+    result = CliRunner().invoke(
+        cbt_crypto, ["history", str(_archive(synthetic, tmp_path / "a", 0.8, 1))]
+    )
+    assert max(map(len, result.output.splitlines())) <= 120
+    assert "2023-11-14 22:13" in result.output
+
+
 def test_what_was_measured_once_has_no_verdict(small: Path) -> None:
     luks = [cell.comparisons["iops"] for cell in build(small).cells if cell.name == "LUKS"]
     compared = ratio(luks[0], luks[0])
