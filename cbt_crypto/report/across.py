@@ -320,7 +320,7 @@ def once(reports: Mapping[str, Report]) -> tuple[dict[str, Report], list[str]]:
     first: dict[frozenset[object], str] = {}
     kept, notes = {}, []
     for name, report in reports.items():
-        of = frozenset(r.identity for c in report.cells for r in c.runs if r.failure is None)
+        of = frozenset(r.identity for c in report.cells for r in c.runs if r.records)
         if of and first.setdefault(of, name) != name:
             notes.append(f"{name}: is the same campaign as {first[of]}, so it is used once")
         else:

@@ -79,7 +79,7 @@ def compare(
 def _of_the_runs(runs: Mapping[str, Sequence[Run]]) -> list[str]:
     """When each archive was measured, and which ones have the same runs. UsageError if all are."""
     said = []
-    known = {n: {r.identity for r in of if r.failure is None} for n, of in runs.items()}
+    known = {n: {r.identity for r in of if r.records} for n, of in runs.items()}
     for (one, its), (other, others) in combinations(known.items(), 2):
         same = f"{len(its & others)} of {counted(len(others), 'cell')}"
         if its and its == others:

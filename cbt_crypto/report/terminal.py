@@ -122,7 +122,7 @@ _NARROW = 12
 
 
 def _rows(grid: Grid, room: int) -> Rows:
-    """As a table, with words of at most so many columns."""
+    """As a table, with lines of words no longer than `room`."""
     shown = Rows(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
     for number, heading in enumerate(grid.headings):
         side: JustifyMethod = "left" if number < grid.words else "right"

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -38,6 +40,20 @@ def _small(tmp_path_factory: pytest.TempPathFactory, synthetic: Any) -> Path:
     )
     written: Path = synthetic.write_archive(campaign, tmp_path_factory.mktemp("small"))
     return written
+
+
+@pytest.fixture(scope="session")
+def measured_again() -> Callable[[Path, Path], Path]:
+    """Copy an archive with cells that began a minute later: the same figures, by chance."""
+
+    def copied(archive: Path, to: Path) -> Path:
+        shutil.copytree(archive, to)
+        for place in to.glob("results/*/*/cell.json"):
+            cell = json.loads(place.read_text())
+            place.write_text(json.dumps({**cell, "started": cell["started"] + 60}))
+        return to
+
+    return copied
 
 
 @pytest.fixture

@@ -118,14 +118,14 @@ def run(*words: Any) -> Any:
     return CliRunner().invoke(cbt_crypto, [str(word) for word in words])
 
 
-def test_two_labs_make_one_report(small: Path, tmp_path: Path) -> None:
-    for name in ("here", "there"):
-        assert run("pack", small, "-o", tmp_path / f"{name}.zip").exit_code == 0
+def test_two_labs_make_one_report(small: Path, tmp_path: Path, measured_again: Any) -> None:
+    for name, archive in (("here", small), ("there", measured_again(small, tmp_path / "other"))):
+        assert run("pack", archive, "-o", tmp_path / f"{name}.zip").exit_code == 0
     out = tmp_path / "out"
     result = run("compare", f"A={tmp_path}/here.zip", f"B={tmp_path}/there.zip", "-o", out)
     assert result.exit_code == 0, result.output
-    assert "rbd_multi_client, 4 KiB, hardware A" in result.output
-    assert "rbd_multi_client, 4 KiB, hardware B" in result.output
+    assert "rbd_multi_client, 4 KiB, archive A" in result.output
+    assert "rbd_multi_client, 4 KiB, archive B" in result.output
     found = reopened((out / "report.json").read_bytes())
     lost = [cell for cell in found.cells if cell.name == "LUKS"]
     assert len(lost) == 4

@@ -207,9 +207,12 @@ def built(small: Path) -> Any:
     return build(small, ReportOptions())
 
 
-def test_the_commands_end_with_2_then(small: Path, tmp_path: Path) -> None:
+def test_the_commands_end_with_2_then(
+    small: Path, tmp_path: Path, measured_again: Callable[[Path, Path], Path]
+) -> None:
     (tmp_path / "out").write_text("his")
-    for words in (["report", small], ["compare", f"A={small}", f"B={small}"]):
+    other = measured_again(small, tmp_path / "other")
+    for words in (["report", small], ["compare", f"A={small}", f"B={other}"]):
         done = said(*words, "-o", tmp_path / "out")
         assert done.exit_code == 2 and "name another directory with -o" in done.output
 
