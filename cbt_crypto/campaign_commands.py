@@ -166,7 +166,7 @@ def cleanup(
         runs = {deployment.run for deployment in take_down.to_clear(archive, foreign)}
         left = [deployment for deployment in left if deployment.run in runs]
         if forget:
-            take_down.forget(archive, left)
+            take_down.forget(archive, left, say)
         else:
             take_down.clear(archive, left, say, insist=True, is_gone=foreign)
 

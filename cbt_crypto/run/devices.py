@@ -21,7 +21,7 @@ from cbt_crypto.hosts.remote import Remote, answer_of
 from cbt_crypto.hosts.site import HostScripts
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign
-from cbt_crypto.run.journal import devices_before
+from cbt_crypto.run.journal import devices_before, places_of, uuids_tracked
 from cbt_crypto.run.preflight.check import needs_of
 
 #: Host -> path -> `identity`, `uuid` and `wipe`.
@@ -52,9 +52,9 @@ def read_identities(remote: Remote, campaign: Campaign, cells: Sequence[Cell]) -
     return {
         host: {
             path: {"identity": known, "uuid": str(uuid.uuid4()), "wipe": wanted[host][path]}
-            for path, known in by_path.items()
+            for path, known in identities.get(host, {}).items()
         }
-        for host, by_path in identities.items()
+        for host in {**places_of(campaign), **identities}
     }
 
 
@@ -128,9 +128,15 @@ def check_same(archive: Path, notes: Notes) -> None:
 
 
 def recording(tmp_dir: str, notes: Notes) -> HostScripts:
-    """Scripts that note them on their hosts, in a directory of ours."""
-    make = directories.make(tmp_dir)
-    return {host: make + destroy.record(tmp_dir, of_host) for host, of_host in notes.items()}
+    """Scripts that note them on their hosts, in a directory of ours.
+
+    Claims of runs that the user's state does not track are dropped there: nothing is to be theirs.
+    """
+    make, tracked = directories.make(tmp_dir), uuids_tracked()
+    return {
+        host: (make if of_host else "") + destroy.record(tmp_dir, of_host, tracked)
+        for host, of_host in notes.items()
+    }
 
 
 def restoring(tmp_dir: str, notes: Notes) -> HostScripts:
@@ -138,6 +144,15 @@ def restoring(tmp_dir: str, notes: Notes) -> HostScripts:
     make = directories.make(tmp_dir)
     return {
         host: f"{_are_noted(tmp_dir, of_host)} || {{\n{make}{destroy.restore(tmp_dir, of_host)}\n}}"
+        for host, of_host in notes.items()
+        if of_host
+    }
+
+
+def forgetting(tmp_dir: str, notes: Notes) -> HostScripts:
+    """Scripts that drop a run's claims on its devices, and touch nothing else."""
+    return {
+        host: destroy.forget(tmp_dir, [note["uuid"] for note in of_host.values()])
         for host, of_host in notes.items()
         if of_host
     }

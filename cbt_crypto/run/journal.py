@@ -240,6 +240,14 @@ def own_left_over(archive: Path) -> list[Deployment]:
     ]
 
 
+def uuids_tracked() -> list[str]:
+    """What this user's open runs call the devices that they may have claimed, on all hosts."""
+    runs = (_deployment(str(entry["run"]), entry, is_own=True) for entry in all_open())
+    return [
+        note["uuid"] for run in runs for paths in run.devices.values() for note in paths.values()
+    ]
+
+
 def left_over(archive: Path) -> list[Deployment]:
     """What the archive says that runs deployed and did not tear down, oldest first: hearsay."""
     still_open: dict[str, Deployment] = {}

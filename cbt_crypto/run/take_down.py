@@ -120,10 +120,28 @@ def _show_commands(deployment: Deployment, campaign: Campaign, say: Say) -> None
             say(printable(text))
 
 
-def forget(archive: Path, deployments: Sequence[Deployment]) -> None:
-    """Give up what is left of them: nothing is touched, and no later start tries to."""
+def forget(archive: Path, deployments: Sequence[Deployment], say: Say) -> None:
+    """Give up what is left of them: hosts drop their claims, and no later start touches it."""
     for deployment in deployments:
+        for sentence in _still_claimed(archive, deployment):
+            say(printable(sentence))
         Journal(archive, deployment.run).end()
+
+
+def _still_claimed(archive: Path, deployment: Deployment) -> Iterator[str]:
+    """Drop the run's claims; yields where that failed."""
+    try:
+        campaign = deployment.campaign(archive)
+    except UsageError as error:
+        yield f"{error}; so its hosts still claim devices, until your next campaign there begins"
+        return
+    scripts = devices.forgetting(campaign.cluster.tmp_dir, deployment.devices)
+    for host, answer in _remote(campaign).attempt(scripts, 60, "drop the claims").items():
+        if answer.status != 0:
+            why = answer.stderr.strip().rpartition("\n")[2] or answer.ending
+            yield (f"{host}: {campaign.cluster.tmp_dir}/{destroy.NOTES} still claims devices for "
+                   f"that run ({why}), until your next campaign there begins; remove that file "
+                   "if you use them before")  # fmt: skip
 
 
 @contextlib.contextmanager

@@ -59,9 +59,24 @@ def identify(tmp_dir: str, devices: Iterable[str]) -> str:
     return f"{proof(tmp_dir)}prove identify {' '.join(map(shlex.quote, devices))}"
 
 
-def record(tmp_dir: str, notes: Mapping[str, Any]) -> str:
-    """Shell text that notes the devices of a run: path -> `identity`, `uuid` and `wipe`."""
-    return f"{proof(tmp_dir)}prove record {shlex.quote(json.dumps(notes))}"
+def record(tmp_dir: str, notes: Mapping[str, Any], tracked: Iterable[str] = ()) -> str:
+    """Shell text that notes the devices of a run: path -> `identity`, `uuid` and `wipe`.
+
+    Claims of other runs are dropped, unless one of the uuids `tracked` is theirs.
+    """
+    text = f"{proof(tmp_dir)}prove record {shlex.join((json.dumps(notes), *tracked))}"
+    return text if notes else _if_noted(tmp_dir, text)
+
+
+def forget(tmp_dir: str, uuids: Iterable[str]) -> str:
+    """Shell text that drops the claims of runs whose notes have these uuids."""
+    return _if_noted(tmp_dir, f"{proof(tmp_dir)}prove forget {shlex.join(uuids)}")
+
+
+def _if_noted(tmp_dir: str, text: str) -> str:
+    """`text` where there are notes: else none is claimed, as where OSDs are on files."""
+    notes = shlex.quote(f"{tmp_dir}/{NOTES}")
+    return f"if $SUDO test -e {notes} || $SUDO test -L {notes}; then\n{text}\nfi"
 
 
 def restore(tmp_dir: str, notes: Mapping[str, Any]) -> str:
@@ -85,10 +100,7 @@ def lend(tmp_dir: str, devices: Iterable[str]) -> str:
 
 def empty_all(tmp_dir: str) -> str:
     """Shell text after which nothing of ours is on any device that a campaign has claimed."""
-    notes = shlex.quote(f"{tmp_dir}/{NOTES}")
-    # Without notes none is claimed, as where OSDs are on files.
-    call = proved(tmp_dir, ["empty_all"])
-    return f"if $SUDO test -e {notes} || $SUDO test -L {notes}; then\n{call}\nfi"
+    return _if_noted(tmp_dir, proved(tmp_dir, ["empty_all"]))
 
 
 def empty(tmp_dir: str, devices: Iterable[str]) -> str:

@@ -97,6 +97,18 @@ class Notes:
         newest = self.by_path.get(path)
         return [newest, *newest.get("older", [])] if newest else []
 
+    def put(self, path: str, its_notes: List[Note]) -> None:
+        """Have these notes on a path, the newest first, and no others."""
+        self.by_path.pop(path, None)
+        bare = [{key: note[key] for key in note if key != "older"} for note in its_notes]
+        if bare:
+            self.by_path[path] = dict(bare[0], older=bare[1:])
+
+    def keep(self, is_kept: Callable[[Note], bool]) -> None:
+        """Drop all other notes."""
+        for path in list(self.by_path):
+            self.put(path, [note for note in self.each(path) if is_kept(note)])
+
     def of_device(self, path: str) -> List[Note]:
         """The notes on a path that are of the device which it leads to now. Raises Refused."""
         now = identity(path)
@@ -215,13 +227,20 @@ def identify(notes: Notes, *paths: str) -> str:
     return json.dumps({path: identity(path) for path in paths})
 
 
-def record(notes: Notes, kept: str) -> None:
-    """Note the devices of a run that begins, as it has looked at them; `kept` is JSON by path."""
+def record(notes: Notes, kept: str, *tracked: str) -> None:
+    """Note the devices of a run that begins, as it has looked at them; `kept` is JSON by path.
+
+    What other runs claimed stays claimed if a uuid in `tracked` is theirs: they were not given up.
+    """
+    notes.keep(lambda note: note["uuid"] in tracked)
     for path, note in json.loads(kept).items():
-        older = [dict(claimed) for claimed in notes.each(path) if claimed.get("claimed")]
-        for claimed in older:
-            claimed.pop("older", None)
-        notes.by_path[path] = dict(note, claimed=False, older=older)
+        notes.put(path, [dict(note, claimed=False), *notes.each(path)])
+    notes.save()
+
+
+def forget(notes: Notes, *uuids: str) -> None:
+    """Give up what the runs with these uuids claimed: whoever uses it now is not disturbed."""
+    notes.keep(lambda note: note["uuid"] not in uuids)
     notes.save()
 
 
@@ -230,11 +249,11 @@ def restore(notes: Notes, kept: str) -> None:
     told = json.loads(kept)
     # Which device's uuid an array had is lost too.
     chosen = sorted(note["uuid"] for note in told.values())
-    missing = {path: note for path, note in told.items() if path not in notes.by_path}
-    for path, note in missing.items():
-        notes.by_path[path] = dict(note, claimed=True, uuids=chosen)
-    if missing:
-        notes.save()
+    for path, note in told.items():
+        its_notes = notes.each(path)
+        if all(known["uuid"] != note["uuid"] for known in its_notes):
+            notes.put(path, [dict(note, claimed=True, uuids=chosen), *its_notes])
+    notes.save()
 
 
 def noted(notes: Notes, path: str) -> Note:
@@ -409,7 +428,7 @@ def lvm_form(uuid: str) -> str:
 #: What is asked for by its name; what it returns is printed, or for a bool the exit status.
 ACTIONS: Dict[str, Callable[..., Any]] = {
     "look": look, "identify": identify,
-    "record": record, "restore": restore, "claim": claim, "claimed": claimed,
+    "record": record, "forget": forget, "restore": restore, "claim": claim, "claimed": claimed,
     "ready": ready, "made": made, "share": share, "where": where, "begin": begin,
     "emptied": emptied, "own-mapping": own_mapping, "stacked": stacked_note,
     "is-lent": is_lent, "is-stacked": lambda notes, path: os.path.exists(path) and is_stacked(path),

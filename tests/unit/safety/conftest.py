@@ -57,13 +57,15 @@ class Bench:
         return subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
 
     def begin(self, *paths: str, wipe: bool = False) -> None:
-        """What a run does first."""
+        """What a run does first; its user's state tracks the earlier ones."""
         said = self.good(destroy.identify(self.tmp_dir, paths))
         notes = {
             path: {"identity": known, "uuid": f"{n:08x}-0000-4000-8000-00000000c0de", "wipe": wipe}
             for n, (path, known) in enumerate(json.loads(said).items(), 0xCB7)
         }
-        self.good(directories.make(self.tmp_dir) + destroy.record(self.tmp_dir, notes))
+        tracked = [note["uuid"] for note in notes.values()]
+        text = destroy.record(self.tmp_dir, notes, tracked)
+        self.good(directories.make(self.tmp_dir) + text)
 
     def good(self, text: str) -> str:
         done = self.sh(text)
