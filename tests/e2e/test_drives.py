@@ -167,7 +167,7 @@ def test_a_drive_is_discarded_written_over_and_steady_before_it_is_measured(
     done = machine.run(raw_device=load, cluster={"discard": True})
     assert done.returncode == 0, done.stdout + done.stderr
     size = int(Path(f"/sys/block/{Path(machine.device).name}/size").read_text())
-    assert int(sectors.read_text().split()[13]) - discarded >= size
+    assert int(sectors.read_text().split()[13]) - discarded >= size - 8, "all behind the tag"
     ((cell, _),) = machine.cells()
     rounds = cell["steady_state"]
     assert 5 <= len(rounds["iops"]) <= 6 and min(rounds["iops"]) > 0

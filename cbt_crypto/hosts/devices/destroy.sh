@@ -34,9 +34,11 @@ patiently() {
 
 told() { [ -z "$patience_said" ] || echo "$patience_said"; }
 
+# $2 is the kernel's name. The tag comes first: whenever this ends, what is there can be told.
 wipe_node() {
-    patiently wipefs -q -a "$1" || return 1
-    dd if=/dev/zero of="$1" bs=1M count=4 conv=fsync status=none 2> /dev/null || blank "$1"
+    prove tag "$1" "$2" && patiently wipefs -q -a "$2" || return 1
+    dd if=/dev/zero of="$2" bs=4k seek=1 count=1023 conv=fsync status=none 2> /dev/null ||
+        blank "$2"
 }
 
 # A device of less than 4 MiB ends early.
@@ -44,18 +46,16 @@ blank() { [ "$(blockdev --getsize64 "$1")" -lt 4194304 ]; }
 
 claim() {
     node=$(prove claim "$1")
-    [ -z "$node" ] || wipe_node "$node"
-    prove claimed "$1"
+    [ -z "$node" ] || wipe_node "$1" "$node"
+    prove tag "$1"
 }
 
 # Of our own devices alone, and before anything is made on them: a drive that was written to is
-# slower than one that knows nothing of its blocks. The tag goes with the rest and is written again.
+# slower than one that knows nothing of its blocks. The tag stays.
 discard() {
     node=$(prove where "$1") || return 1
     [ -n "$node" ] || { echo "$1 is not claimed by this run, so it is left alone" >&2; return 1; }
-    prove begin "$1"
-    patiently blkdiscard "$node"
-    prove claimed "$1"
+    patiently blkdiscard --offset 4096 "$node"
 }
 
 # CBT's kvmrbdfio makes a file system on what it was lent, and mounts it there.
@@ -78,7 +78,7 @@ empty() {
     unmount_lent "$1" || return 1
     node=$(prove where "$1") || return 1
     [ -n "$node" ] || return 0
-    prove begin "$1" && wipe_node "$node" && prove emptied "$1" "$node"
+    wipe_node "$1" "$node" && prove emptied "$1" "$node"
 }
 
 empty_all() {
@@ -121,12 +121,11 @@ close_luks() {
         rm -f "$keys/$1"
     done
     [ -n "$node" ] || return 0
-    prove begin "$2"
     if [ "$(blkid -p -s TYPE -o value "$node" 2> /dev/null)" = crypto_LUKS ]; then
         cryptsetup luksErase --batch-mode "$node"
     fi
     if prove is-stacked "$2"; then patiently wipefs -q -a "$node"
-    else wipe_node "$node"; prove emptied "$2" "$node"; fi
+    else wipe_node "$2" "$node"; prove emptied "$2" "$node"; fi
 }
 
 # Without its range a drive would still be ours, and nobody else could have it encrypt without the

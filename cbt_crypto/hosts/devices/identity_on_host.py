@@ -289,12 +289,15 @@ def _of_the_system() -> FrozenSet[str]:
 
 
 def _check_exclusive(node: str, patience_s: float = _PATIENCE_S) -> None:
+    os.close(_alone(node, os.O_RDONLY, patience_s))
+
+
+def _alone(node: str, flags: int, patience_s: float = _PATIENCE_S) -> int:
     """The kernel gives nobody the only use of a device that is mounted, swapped to or mapped."""
     ends = time.monotonic() + patience_s
     while True:
         try:
-            os.close(os.open(node, os.O_RDONLY | os.O_EXCL))
-            return
+            return os.open(node, flags | os.O_EXCL)
         except OSError as error:
             # udev may look at it for a moment.
             if time.monotonic() > ends:
@@ -411,29 +414,39 @@ def bluestore_uuids(node: str) -> List[str]:
     return sorted(set(uuids))
 
 
-def is_tagged(path: str) -> bool:
-    """Whether the device begins with our tag."""
+def _beginning(path: str) -> bytes:
     with open(node_of(path), "rb", buffering=0) as device:
-        return device.read(len(TAG)) == TAG
+        return device.read(TAG_BYTES)
+
+
+def is_blank(path: str) -> bool:
+    """Whether there are zeros in the place of our tag."""
+    return not _beginning(path).strip(b"\0")
+
+
+def tag_of(path: str) -> Optional[str]:
+    """What our tag says, `write_tag`'s word; None if the device does not begin with one."""
+    begins = _beginning(path)
+    word = begins[len(TAG) :].partition(b"\0")[0].decode("ascii", "replace")
+    return word if begins.startswith(TAG) else None
 
 
 def is_as_left(path: str) -> bool:
     """Whether nothing was written behind our tag since the device was emptied, by its samples."""
-    with open(node_of(path), "rb", buffering=0) as device:
-        return device.read(TAG_BYTES) == _tag(_digest(path))
+    return bool(tag_of(path)) and tag_of(path) == _digest(path)
 
 
-def write_tag(path: str, is_left: bool = False) -> None:
-    """Say at the beginning of a device that nothing is lost with it, as it `is_left` now."""
-    text = _tag(_digest(path) if is_left else "")
-    with open(node_of(path), "r+b", buffering=0) as device:
+def write_tag(path: str, word: str = "", is_first: bool = False) -> None:
+    """Say at the beginning of a device that nothing is lost with it.
+
+    The tag's word is of a claim, or else the digest of what is behind it now. The first one leaves
+    a partition table for wipefs, which has the kernel forget the partitions.
+    """
+    text = TAG + (word or _digest(path)).encode() + b"\0"
+    text = text if is_first else text.ljust(TAG_BYTES, b"\0")
+    with os.fdopen(_alone(node_of(path), os.O_RDWR), "r+b", buffering=0) as device:
         device.write(text)
         os.fsync(device.fileno())
-
-
-def _tag(digest: str) -> bytes:
-    """What a device begins with that is ours; `digest` is of what is behind it."""
-    return (TAG + digest.encode()).ljust(TAG_BYTES, b"\0")
 
 
 def _digest(path: str) -> str:
@@ -448,7 +461,7 @@ def raw_data(path: str) -> Optional[int]:
 
     None for an empty device. Our tag is none.
     """
-    for place, block in _samples(path, TAG_BYTES if is_tagged(path) else 0):
+    for place, block in _samples(path, 0 if tag_of(path) is None else TAG_BYTES):
         if block.strip(b"\0") and block.strip(b"\xff"):
             return place
     return None

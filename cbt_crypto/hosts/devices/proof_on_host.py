@@ -26,10 +26,11 @@ from cbt_crypto.hosts.devices.identity_on_host import (
     folder_of,
     identity,
     is_as_left,
-    is_tagged,
+    is_blank,
     node_of,
     raw_data,
     signatures,
+    tag_of,
     text_of,
     words,
     write_tag,
@@ -131,18 +132,30 @@ def plain(text: str) -> str:
     return "".join(char for char in text.lower() if char.isalnum())
 
 
-def foreign_content(path: str, notes: List[Note], working: bool) -> List[str]:
+def foreign_content(path: str, notes: List[Note], working: List[Note]) -> List[str]:
     """What is on the device and not ours by a uuid that its `notes` have. Raises Refused.
 
-    Behind our tag may be anything that was measured with, as long as the device is claimed.
+    Behind our tag may be anything that was measured with, as long as the device is claimed; and
+    a command of those `working` may have been cut short.
     """
     ours = {plain(uuid_made) for uuid_made in uuids_of(notes)}
-    is_claimed = any(note.get("claimed") for note in notes)
     content = signatures(path)
     foreign = [entry["type"] for entry in content if plain(entry["uuid"]) not in ours]
-    is_known = content or working or (is_tagged(path) and (is_claimed or is_as_left(path)))
-    place = None if is_known else raw_data(path)
+    is_known = content or is_as_left(path) or tag_of(path) in ours
+    if is_known or any(is_cut_short(path, note) for note in working):
+        return foreign
+    place = raw_data(path)
     return foreign + ([f"data without a name at byte {place}"] if place is not None else [])
+
+
+def is_cut_short(path: str, note: Note) -> bool:
+    """Whether a command of ours that was ended may have left what nothing recognises.
+
+    Each leaves zeros in the place of our tag until its own signature is there. What is lent is
+    written to by others. Either happened since the host was booted, and the device plugged in.
+    """
+    is_now = note.get("working") and note.get("since") == identity(path)["seen"]
+    return bool(is_now) and (note["working"] == "lent" or is_blank(path))
 
 
 def below(folder: str) -> List[str]:
@@ -197,8 +210,7 @@ def look(notes: Notes, path: str, key: str) -> None:
         its_notes = notes.of_device(path)
         check_single(path)
         check_unused(path, holder_is_ours(notes))
-        working = any(note.get("working") for note in its_notes)
-        foreign = foreign_content(path, its_notes, working)
+        foreign = foreign_content(path, its_notes, its_notes)
     except Refused as error:
         sentence = str(error)
         print(sentence + "; fix " + key if "not a block device" in sentence else sentence)
@@ -279,19 +291,25 @@ def claim(notes: Notes, path: str) -> str:
     note = noted(notes, path)
     check_single(path)
     check_unused(path)
-    foreign = foreign_content(path, notes.of_device(path), bool(note.get("working")))
+    foreign = foreign_content(path, notes.of_device(path), [note])
     if foreign and not note["wipe"]:
         raise Refused("carries data ({}); nothing was touched".format(", ".join(foreign)))
-    note["claimed"], note["working"] = True, "claim"
+    note["claimed"] = True
     notes.save()
     return node_of(path) if foreign or signatures(path) else ""
 
 
-def claimed(notes: Notes, path: str) -> None:
-    """After that: begin it with our tag."""
-    note = noted(notes, path)
-    write_tag(path)
-    note["working"] = ""
+def tag(notes: Notes, path: str, node: str = "") -> None:
+    """Begin a claimed device with our tag, which says by which claim; `node` is to be wiped."""
+    now = identity(node or path)
+    claims = [
+        n for n in notes.each(path) if n.get("claimed") and not difference(n["identity"], now)
+    ]
+    if not claims:
+        raise Refused("is not claimed by this run, so it is left alone")
+    write_tag(node or path, plain(claims[0]["uuid"]), is_first=bool(node))
+    for note in claims:
+        note["working"] = ""
     notes.save()
 
 
@@ -305,12 +323,12 @@ def ready(notes: Notes, path: str, what: str) -> str:
     if not note.get("claimed"):
         raise Refused("was not claimed by this run, so it is left alone")
     check_unused(path)
-    foreign = foreign_content(path, [note], bool(note.get("working")))
+    foreign = foreign_content(path, [note], [note])
     if foreign:
         raise Refused(
             "carries data ({}) since it was claimed; nothing was touched".format(", ".join(foreign))
         )
-    note["working"] = what
+    note["working"], note["since"] = what, identity(path)["seen"]
     notes.save()
     return lvm_form(note["uuid"]) if what == "lvm" else str(note["uuid"])
 
@@ -343,7 +361,7 @@ def where(notes: Notes, path: str) -> str:
             continue
         node = present(path, note)
         check_unused(node, holder_is_ours(notes), LAST_PATIENCE_S)
-        foreign = foreign_content(node, [note], bool(note.get("working")))
+        foreign = foreign_content(node, [note], [note])
         if not foreign:
             return node
     return ""
@@ -398,18 +416,10 @@ def emptied(notes: Notes, path: str, node: str) -> None:
                 if device.read(len(BLUESTORE)) == BLUESTORE:
                     device.seek(place)
                     device.write(bytes(TAG_BYTES))
-    write_tag(node, is_left=True)
+    write_tag(node)
     for note in notes.each(path):
         if not difference(note["identity"], identity(node)):
             note["claimed"], note["working"] = False, ""
-    notes.save()
-
-
-def begin(notes: Notes, path: str) -> None:
-    """A command of ours is at work on the device until `made` or `emptied`."""
-    for note in notes.each(path):
-        if note.get("claimed"):
-            note["working"] = "wipe"
     notes.save()
 
 
@@ -428,8 +438,8 @@ def lvm_form(uuid: str) -> str:
 #: What is asked for by its name; what it returns is printed, or for a bool the exit status.
 ACTIONS: Dict[str, Callable[..., Any]] = {
     "look": look, "identify": identify,
-    "record": record, "forget": forget, "restore": restore, "claim": claim, "claimed": claimed,
-    "ready": ready, "made": made, "share": share, "where": where, "begin": begin,
+    "record": record, "forget": forget, "restore": restore, "claim": claim, "tag": tag,
+    "ready": ready, "made": made, "share": share, "where": where,
     "emptied": emptied, "own-mapping": own_mapping, "stacked": stacked_note,
     "is-lent": is_lent, "is-stacked": lambda notes, path: os.path.exists(path) and is_stacked(path),
     "all-claimed": lambda notes: "\n".join(all_claimed(notes)),

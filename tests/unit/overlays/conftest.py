@@ -32,7 +32,7 @@ prove() {
     esac
 }
 """
-_WIPE = 'wipe_node() { wipefs -q -a "$1"; }\n'
+_WIPE = 'wipe_node() { wipefs -q -a "$2"; }\n'
 
 
 @pytest.fixture(autouse=True)

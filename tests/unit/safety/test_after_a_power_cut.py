@@ -174,3 +174,37 @@ def test_damaged_notes_are_no_notes(bench: Bench, text: str) -> None:
         said = bench.refused(script)
         assert "is damaged" in said and "Traceback" not in said
     assert digest(disk) == before
+
+
+def test_what_was_never_claimed_is_not_emptied(bench: Bench) -> None:
+    """Notes that are put back claimed all devices, and so what is behind an earlier run's tag."""
+    disk, device = bench.disk("disk")
+    bench.begin(device)
+    bench.good(destroy.claim(bench.tmp_dir, [device]))
+    bench.good(destroy.empty_all(bench.tmp_dir))
+    bench.begin(device)
+    (note,) = bench.notes().values()
+    note["uuid"] = str(uuid.uuid4())
+    shutil.rmtree(bench.tmp_dir)
+    with open(device, "r+b") as file:
+        file.seek(1 << 20)
+        file.write(b"his" * 1_000_000)
+    before = digest(disk)
+    put_back = directories.make(bench.tmp_dir) + destroy.restore(bench.tmp_dir, {device: note})
+    bench.good(put_back + "\n" + destroy.empty_all(bench.tmp_dir))
+    assert digest(disk) == before
+
+
+def test_what_was_claimed_and_measured_on_is_emptied(bench: Bench) -> None:
+    """A drive without Ceph has nothing but the tag, which says by which run."""
+    disk, device = bench.disk("disk")
+    bench.begin(device)
+    notes = bench.notes()
+    bench.good(destroy.claim(bench.tmp_dir, [device]))
+    with open(device, "r+b") as file:
+        file.seek(1 << 20)
+        file.write(b"measured with" * 100_000)
+    shutil.rmtree(bench.tmp_dir)
+    put_back = directories.make(bench.tmp_dir) + destroy.restore(bench.tmp_dir, notes)
+    bench.good(put_back + "\n" + destroy.empty_all(bench.tmp_dir))
+    assert disk.read_bytes().startswith(TAG) and not bench.notes()[device]["claimed"]
