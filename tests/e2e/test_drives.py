@@ -164,7 +164,7 @@ def test_a_drive_is_discarded_written_over_and_steady_before_it_is_measured(
     }  # fmt: skip
     sectors = Path(f"/sys/block/{Path(machine.device).name}/stat")
     discarded = int(sectors.read_text().split()[13])
-    done = machine.run(raw_device=load, cluster={"discard": True})
+    done = machine.run(raw_device=load, cluster={"discard": True, "wipe": True})
     assert done.returncode == 0, done.stdout + done.stderr
     size = int(Path(f"/sys/block/{Path(machine.device).name}/size").read_text())
     assert int(sectors.read_text().split()[13]) - discarded >= size - 8, "all behind the tag"

@@ -86,8 +86,8 @@ def restore(tmp_dir: str, notes: Mapping[str, Any]) -> str:
 
 def claim(tmp_dir: str, devices: Iterable[str], discard: bool = False) -> str:
     """Shell text that claims devices, and wipes those that may be wiped or are to `discard`."""
-    steps = ("claim", "discard") if discard else ("claim",)
-    calls = (f"{step} {shlex.quote(path)}" for path in devices for step in steps)
+    steps = ("claim {0} discard", "discard {0}") if discard else ("claim {0}",)
+    calls = (step.format(shlex.quote(path)) for path in devices for step in steps)
     return proved(tmp_dir, calls)
 
 
@@ -212,6 +212,12 @@ class DeviceGuard(Fact):
 
     def _undiscardable(self, output: str) -> Optional[str]:
         """Why it cannot be discarded where it is to be; None where it can."""
+        if self.discard and not self.wipe and "\nsampled" in output:
+            return (
+                f"{self.device} seems to be empty, but only samples of it were looked at, and "
+                f"discard destroys all of it; say wipe: true, or wipe: [{self.device}], in the "
+                "cluster section"
+            )
         most = output.partition("\n" + _DISC_MAX)[2].partition("\n")[0].strip()
         if not self.discard or (most.isdigit() and int(most)):
             return None

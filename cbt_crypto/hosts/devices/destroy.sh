@@ -44,8 +44,9 @@ wipe_node() {
 # A device of less than 4 MiB ends early.
 blank() { [ "$(blockdev --getsize64 "$1")" -lt 4194304 ]; }
 
+# $2 is `discard` if that follows.
 claim() {
-    node=$(prove claim "$1")
+    node=$(prove claim "$@")
     [ -z "$node" ] || wipe_node "$1" "$node"
     prove tag "$1"
 }

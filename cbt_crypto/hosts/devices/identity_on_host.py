@@ -33,6 +33,8 @@ _STRONG = ("wwn", "serial", "partuuid", "dm", "backing")
 _HEAD = 4 << 20
 _SAMPLES = 64
 _SAMPLE = 64 << 10
+#: A device of so many bytes is looked at in whole, in a second or two.
+_WHOLE = 256 << 20
 _PATIENCE_S = 3.0
 #: For what is taken down: nothing waits for it, and left behind it would be in somebody's way.
 LAST_PATIENCE_S = 20.0
@@ -456,6 +458,12 @@ def _digest(path: str) -> str:
     return found.hexdigest()
 
 
+def is_sampled(path: str) -> bool:
+    """Whether only samples say that the device is empty, or what is on it."""
+    size = int(text_of(folder_of(path) + "/size") or 0) * 512
+    return size > _WHOLE and tag_of(path) is None and not signatures(path)
+
+
 def raw_data(path: str) -> Optional[int]:
     """The place of bytes that nothing recognises: a database without a file system, for one.
 
@@ -468,12 +476,18 @@ def raw_data(path: str) -> Optional[int]:
 
 
 def _samples(path: str, begin: int) -> Iterator[Tuple[int, bytes]]:
-    """What the device holds from `begin` on: 4 MiB, its end, and samples between them."""
+    """What the device holds from `begin` on: 4 MiB, its end, and samples between them.
+
+    Data between these are not seen. Of a small device it is all.
+    """
     with open(node_of(path), "rb", buffering=0) as device:
         size = device.seek(0, os.SEEK_END)
         step = max(_SAMPLE, size // _SAMPLES // 4096 * 4096)
         places = [(max(begin, place), 1 << 20) for place in range(0, _HEAD, 1 << 20)]
         places += [(place, _SAMPLE) for place in range(_HEAD, size, step)]
-        for place, length in (*places, (max(begin, size - (1 << 20)), 1 << 20)):
+        places.append((max(begin, size - (1 << 20)), 1 << 20))
+        if size <= _WHOLE:
+            places = [(place, 1 << 20) for place in range(begin, size, 1 << 20)]
+        for place, length in places:
             device.seek(place)
             yield place, device.read(length)

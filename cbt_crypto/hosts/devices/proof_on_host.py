@@ -27,6 +27,7 @@ from cbt_crypto.hosts.devices.identity_on_host import (
     identity,
     is_as_left,
     is_blank,
+    is_sampled,
     node_of,
     raw_data,
     signatures,
@@ -216,7 +217,7 @@ def look(notes: Notes, path: str, key: str) -> None:
         print(sentence + "; fix " + key if "not a block device" in sentence else sentence)
         return
     print("signature " + ", ".join(dict.fromkeys(foreign)) if foreign else "ok")
-    print("stable " + stable_name(path))
+    print("stable " + stable_name(path) + "\nsampled" * is_sampled(path))
 
 
 def check_single(path: str) -> None:
@@ -286,14 +287,19 @@ def elsewhere(known: Dict[str, str]) -> str:
     return ", which is now " + paths[0] if len(paths) == 1 else ", which is not on this host"
 
 
-def claim(notes: Notes, path: str) -> str:
-    """Check that it is the device seen before, and free; return its name if it is to be wiped."""
+def claim(notes: Notes, path: str, then: str = "") -> str:
+    """Check that it is the device seen before, and free; return its name if it is to be wiped.
+
+    If it is `then` to `discard`, all of it must be known to be of no worth.
+    """
     note = noted(notes, path)
     check_single(path)
     check_unused(path)
     foreign = foreign_content(path, notes.of_device(path), [note])
     if foreign and not note["wipe"]:
         raise Refused("carries data ({}); nothing was touched".format(", ".join(foreign)))
+    if then and not note["wipe"] and is_sampled(path):
+        raise Refused("was looked at in samples alone; nothing was discarded, as wipe is not true")
     note["claimed"] = True
     notes.save()
     return node_of(path) if foreign or signatures(path) else ""

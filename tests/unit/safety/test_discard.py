@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.devices.identity_on_host import TAG, TAG_BYTES
+from cbt_crypto.hosts.site import Osd, Site
 
 from .conftest import Bench, digest, run
 
@@ -88,3 +90,43 @@ def test_a_device_that_cannot_fails_the_deployment(bench: Bench, without_discard
     said = bench.refused(destroy.claim(bench.tmp_dir, [device], discard=True))
     assert "not supported" in said
     bench.good(destroy.claim(bench.tmp_dir, [device]))
+
+
+def test_a_device_that_seems_empty_by_samples_alone(bench: Bench) -> None:
+    """Data between the samples were discarded without wipe."""
+    image, device = bench.disk("big", mib=300)
+    with open(device, "r+b") as file:
+        file.seek(99 << 20)
+        file.write(os.urandom(2 << 20))
+    osd = Osd(0, "localhost", device, "/d/0", "/s", "/p")
+    site = Site(bench.tmp_dir, "/c", "localhost", ("localhost",), (osd,), discard=True)
+
+    def judged(site: Site, wipe: bool) -> str:
+        (guard,) = destroy.device_guards(site, wipe)
+        return guard.judge(bench.good(guard.script)) or "ok"
+
+    assert "only samples of it were looked at" in judged(site, False)
+    assert judged(site, True) == judged(replace(site, discard=False), False) == "ok"
+    before = digest(image)
+    bench.begin(device)
+    said = bench.refused(destroy.claim(bench.tmp_dir, [device], discard=True))
+    assert "was looked at in samples alone; nothing was discarded" in said
+    assert digest(image) == before
+    bench.begin(device, wipe=True)
+    bench.good(destroy.claim(bench.tmp_dir, [device], discard=True))
+    bench.good(destroy.empty_all(bench.tmp_dir))
+    assert judged(site, False) == "ok", "it has our tag"
+    bench.begin(device)
+    bench.good(destroy.claim(bench.tmp_dir, [device], discard=True))
+
+
+def test_a_small_device_is_looked_at_in_whole(bench: Bench) -> None:
+    image, device = bench.disk("small")
+    with open(device, "r+b") as file:
+        file.seek((20 << 20) + (100 << 10))
+        file.write(os.urandom(64 << 10))
+    before = digest(image)
+    bench.begin(device)
+    said = bench.refused(destroy.claim(bench.tmp_dir, [device], discard=True))
+    assert "data without a name" in said
+    assert digest(image) == before
