@@ -21,7 +21,8 @@ from cbt_crypto.units import counted, whole
 
 #: Names, or workloads, that are told of; the others are counted.
 _MOST = 3
-#: A loss known to be less than this, in percent, is an answer; else it is unclear.
+#: A loss known to be less than this, in percent, is an answer, and a control that is known to be
+#: no further off agrees; else it is unclear.
 _LITTLE = 10.0
 #: From this share of reads on they are said to be from memory, in percent.
 _FROM_MEMORY = 50.0
@@ -64,10 +65,10 @@ def _together(report: Report) -> Iterator[str]:
         )
 
 
-#: Off by more, a control does not agree: it is not known.
-_CONTROL_NOISY = 25.0
 #: From so many percent on a control that carries no verdict is worth a sentence.
 _CONTROL_OFF = 5.0
+#: Off by more, a control does not agree: it is not known.
+_CONTROL_NOISY = 25.0
 
 #: Dimensions of which more may do more.
 _GROWING = ("clients", "volumes_per_client", "iodepth")
@@ -246,7 +247,10 @@ def _control(report: Report) -> Iterator[str]:
     elif noisy := too_noisy(report):
         yield f"Control: {noisy}; measure more rounds or longer."
     elif ends := _ends(controls):
-        yield f"Control: agrees within {max(ends[1] - 100, 100 - ends[0], 1):.0f} %."
+        most = max(ends[1] - 100, 100 - ends[0], 1)
+        unknown = (f"no difference found, but one of up to {most:.0f} % would not show: do not "
+                   "rely on smaller ones. Measure more rounds, or longer.")  # fmt: skip
+        yield f"Control: {unknown if most > _LITTLE else f'agrees within {most:.0f} %.'}"
     elif controls and all(one.differs is None for one in controls):
         worst = max(controls, key=lambda one: abs(one.percent - 100)).percent
         if abs(worst - 100) >= _CONTROL_OFF:
