@@ -29,8 +29,8 @@ THRESHOLDS = (
     "Low: less than 10 % of throughput lost; Moderate: less than 20 %; High: more; Gain: more "
     "throughput than the baseline. A word is given if the whole 95 % interval is in its band, and "
     "two if it spans both. "
-    f"None: the interval is within {MARGIN:g} % either way. Unclear: no difference is shown, "
-    "and none is excluded. Small: up to 64 KiB."
+    f"None: the interval is within {MARGIN:g} % either way. Unclear: the interval includes no "
+    "difference, or excludes it but is not significant over all comparisons. Small: up to 64 KiB."
 )
 
 
