@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Optional
 
 import numpy as np
 
-from cbt_crypto.report.figures.of_runs import per, records_of, total_rate
+from cbt_crypto.report.figures.of_runs import mean_latency, per, records_of, total_rate
 from cbt_crypto.report.figures.repeats import StandardError, differing
 from cbt_crypto.report.model import ReportCell, Table
 from cbt_crypto.report.wording import Grid, number
@@ -441,21 +441,21 @@ def _signed(value: float) -> str:
 
 #: The parts of a write's mean latency, as `perf schema` describes the OSDs' counters: op_w_latency
 #: is all that the OSD took, op_w_process_latency that without its queue, and
-#: op_w_prepare_latency that without the wait for the commits of this OSD and its replicas.
+#: op_w_prepare_latency that without the wait for the commits of this OSD and its replicas. It ends
+#: after the write was sent to the replicas (PrimaryLogPG::do_op), whose part so overlaps it.
 def stages_of(runs: Iterable[Run], direction: str) -> dict[str, float]:
     """Part -> us, of the mean write; empty where counters or one operation an IO are lacking."""
     measured = [run for run in runs if run.failure is None and run.osd_perf]
-    if direction != "write" or not measured:
+    client_ns = mean_latency(measured, direction)
+    if direction != "write" or client_ns is None:
         return {}
-    names = ("osd/op_w_latency", "osd/op_w_process_latency", "osd/op_w_prepare_latency")
-    times = [[_mean(name)(run) for name in names] for run in measured]
-    clients = [[r.clat_ns_mean / 1000 for r in records_of(run, direction)] for run in measured]
-    if not all(clients) or any(None in of_run for of_run in times):
-        return {}
-    known = np.array(times, dtype=float)
-    whole, process, prepare = known.mean(axis=0).tolist()
-    client = float(np.mean([np.mean(of_run) for of_run in clients]))
-    if client < whole:
+    counters = {key: sum(run.osd_perf.get(key, 0.0) for run in measured)
+                for key in measured[0].osd_perf}  # fmt: skip
+    all_runs = replace(measured[0], osd_perf=counters)
+    whole, process, prepare = (_mean(f"osd/op_w_{name}latency")(all_runs)
+                               for name in ("", "process_", "prepare_"))  # fmt: skip
+    client = client_ns / 1000
+    if whole is None or process is None or prepare is None or client < whole:
         return {}
     stages = {
         "client and network": client - whole,
@@ -463,16 +463,14 @@ def stages_of(runs: Iterable[Run], direction: str) -> dict[str, float]:
         "OSD work": prepare,
         "commits and replicas": process - prepare,
     }
-    inside = {
-        "of which replicas": ("osd/subop_w_latency",),
-        "of which BlueStore": ("bluestore/txc_commit_lat", "bluestore/commit_lat"),
-        "of which flushes": ("bluestore/kv_flush_lat",),
+    meanwhile = {
+        "meanwhile: replicas": ("osd/subop_w_latency",),
+        "meanwhile: BlueStore": ("bluestore/txc_commit_lat", "bluestore/commit_lat"),
+        "meanwhile: flushes": ("bluestore/kv_flush_lat",),
     }
-    for label, paths in inside.items():
-        values = [value for run in measured if (value := _mean(*paths)(run)) is not None]
-        if values:
-            stages[label] = float(np.mean(values))
-    return {"mean latency": client, **stages}
+    values = {label: _mean(*paths)(all_runs) for label, paths in meanwhile.items()}
+    known = {label: value for label, value in values.items() if value is not None}
+    return {"mean latency": client, **stages, **known}
 
 
 def limits_of_rows(kinds: Sequence[str]) -> Iterator[str]:
@@ -497,11 +495,17 @@ def explained(table: Table) -> Iterator[tuple[str, str]]:
                 yield f"{section.label}, {cell.name}", " ".join(cell.why)
 
 
+_MEANWHILE = (
+    "Meanwhile: means over all OSDs' operations, of what happens during work and commits; a "
+    "mean may exceed the part beside it."
+)
+
+
 def grids(table: Table) -> Iterator[Grid]:
     """Where writes spent their latency, and processors their time, where that was recorded."""
     spent = "Where a write's mean latency was spent, in ms"
     yield from _grid(
-        table, spent, 'The parts "of which" overlap.',
+        table, spent, _MEANWHILE,
         lambda cell: {name: us / 1000 for name, us in cell.stages.items()},
     )  # fmt: skip
     idle = "Idle states of OSD hosts, in % of all CPUs' time, and mean frequency"
