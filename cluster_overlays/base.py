@@ -116,6 +116,11 @@ class Overlay(BaseModel):
         return False
 
     @property
+    def why_not_beside(self) -> str:
+        """Where they may not: which overlay, why, and what to do."""
+        return f"{self.name}, in which OSDs of one host cannot differ; leave layout out"
+
+    @property
     def is_divisible(self) -> bool:
         """Whether each group of OSDs side by side may have it; `before_osds` is asked per group."""
         return True

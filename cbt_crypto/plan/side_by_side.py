@@ -192,18 +192,17 @@ def _overlays(configurations: Configurations) -> Iterator[tuple[KeyPath, str]]:
             f"is side_by_side, and {name} shares devices among the OSDs of a host, which groups "
             "cannot; leave layout out",
         )
-    for this, other in combinations(configurations, 2):
-        stacks = [Stack(configurations[name]) for name in (this, other)]
-        for name in _differ(stacks[0], stacks[1]):
-            both = [
-                overlay for stack in stacks for overlay in stack.overlays if overlay.name == name
-            ]
-            if not all(overlay.stands_beside for overlay in both):
-                yield (
-                    ("cluster", "layout"),
-                    f'is side_by_side, but "{this}" and "{other}" differ in {name}, which cannot '
-                    "differ between OSDs of one host; leave layout out",
-                )
+    apart: dict[str, dict[str, None]] = {}
+    for pair in combinations(configurations, 2):
+        stacks = [Stack(configurations[name]) for name in pair]
+        unlike_in = set(_differ(*stacks))
+        for configuration, stack in zip(pair, stacks):
+            for overlay in stack.overlays:
+                if overlay.name in unlike_in and overlay.is_present and not overlay.stands_beside:
+                    apart.setdefault(overlay.why_not_beside, {})[f'"{configuration}"'] = None
+    for why, names in apart.items():
+        have = f"{' and '.join(names)} {'has' if len(names) == 1 else 'have'}"
+        yield ("cluster", "layout"), f"is side_by_side, but {have} {why}"
 
 
 def _room(cluster: ClusterSection, groups: int) -> Iterator[tuple[KeyPath, str]]:

@@ -149,8 +149,14 @@ class Luks(Overlay):
     @property
     @override
     def stands_beside(self) -> bool:
-        # A drive that encrypts by itself, and what ceph-volume makes, are of whole drives.
         return self.hw_opal is None and self.like is None
+
+    @property
+    @override
+    def why_not_beside(self) -> str:
+        key = "like: ceph-volume" if self.like else f"hw_opal: {self.hw_opal}"
+        whole = f"luks with {key}, which takes whole drives, and here groups share each drive"
+        return f"{whole}; leave {key} out, or layout"
 
     @override
     def requirements(self, site: Site) -> Sequence[Requirement]:

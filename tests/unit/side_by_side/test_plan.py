@@ -213,7 +213,7 @@ def test_other_archives_keep_their_cells(campaign_of: Make) -> None:
         ),
         (
             {"configurations": {"A": {}, "B": {"network": {"type": "wireguard"}}}},
-            'differ in network, which cannot differ between OSDs of one host',
+            '"B" has network, in which OSDs of one host cannot differ; leave layout out',
         ),
         (
             {"configurations": {"A": {"db_device": DB}, "B": {"db_device": DB, "luks": {}}}},
@@ -221,7 +221,8 @@ def test_other_archives_keep_their_cells(campaign_of: Make) -> None:
         ),
         (
             {"configurations": {"A": {}, "B": {"luks": {"like": "ceph-volume"}}}},
-            'differ in luks, which cannot differ between OSDs of one host',
+            '"B" has luks with like: ceph-volume, which takes whole drives, and here groups share '
+            "each drive; leave like: ceph-volume out, or layout",
         ),
     ],
 )  # fmt: skip
@@ -231,3 +232,15 @@ def test_what_does_not_go_together_is_said(
     with pytest.raises(UsageError) as error:
         campaign(**cluster)
     assert sentence in str(error.value)
+
+
+def test_what_cannot_stand_beside_is_said_once_with_its_cause(campaign: Make) -> None:
+    """`like: ceph-volume` was said in six lines, none of which named it: "luks cannot differ"."""
+    like = {"luks": {"like": "ceph-volume"}}
+    configurations = {"A": {}, "B": like, "C": {"secure_messenger": {}},
+                      "D": {"secure_messenger": {}, **like}}  # fmt: skip
+    with pytest.raises(UsageError) as error:
+        campaign(configurations=configurations)
+    lines = [line for line in str(error.value).splitlines() if "luks" in line]
+    assert len(lines) == 1
+    assert '"B" and "D" have luks with like: ceph-volume' in lines[0]
