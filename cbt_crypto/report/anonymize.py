@@ -1,11 +1,13 @@
-"""A report without the names and addresses of hosts, and without those of people."""
+"""A report whose texts are safe to show; without names and addresses where that is asked for."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
+from cbt_crypto.archive.files import one_line, printable
 from cbt_crypto.report.model import Report
 from cbt_crypto.report.wording import map_text, mapping
 
@@ -34,6 +36,16 @@ _LONGEST_TEXT = 200_000
 _CONF_HOST = re.compile(r"^[ \t]*host[ \t]*=[ \t]*([^\s,;#]+)", re.IGNORECASE | re.MULTILINE)
 #: Users that tell nothing.
 _EVERYBODY = {"root", "ceph", "nobody", "admin"}
+
+
+def safe(report: Report) -> Report:
+    """The report with every text on one line of its own, but ceph.conf, which has many."""
+    texts = mapping(report.environment.get("ceph_conf"))
+    report = map_text(report, one_line)
+    if texts:
+        kept = {one_line(str(name)): map_text(text, printable) for name, text in texts.items()}
+        report = replace(report, environment={**report.environment, "ceph_conf": kept})
+    return report
 
 
 def anonymized(report: Report) -> Report:

@@ -19,11 +19,11 @@ from cbt_crypto.archive.documents import (
     Scalar,
     TimelineDocument,
 )
-from cbt_crypto.archive.files import Malformed, one_line
+from cbt_crypto.archive.files import Malformed
 from cbt_crypto.archive.folder import Archive, Folder, open_archive
 from cbt_crypto.errors import UsageError
 from cbt_crypto.report import wording
-from cbt_crypto.report.anonymize import anonymized
+from cbt_crypto.report.anonymize import anonymized, safe
 from cbt_crypto.report.figures import doubts, interval
 from cbt_crypto.report.figures.conclusion import conclude
 from cbt_crypto.report.figures.doubts import control_differs, control_of, control_sentences
@@ -51,7 +51,6 @@ from cbt_crypto.report.model import (
     Table,
 )
 from cbt_crypto.report.why import cycles_of_row, limit_of_row, slow_of_row, stages_of, why
-from cbt_crypto.report.wording import map_text
 from cbt_crypto.results.cell import record
 from cbt_crypto.results.cell.kept import Kept, ReadCell
 from cbt_crypto.results.cell.run import Run
@@ -181,7 +180,7 @@ def assemble(
         else tuple(dict.fromkeys(key for key, *_ in control_differs(all_tables, control))),
     )
     report = replace(report, headline=headline(report), limits=limits(report))
-    report = map_text(report, one_line)
+    report = safe(report)
     return anonymized(report) if options.anonymize else report
 
 

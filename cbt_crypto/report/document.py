@@ -17,6 +17,7 @@ from cbt_crypto.archive.documents import Baseline
 from cbt_crypto.archive.files import one_line
 from cbt_crypto.errors import UsageError
 from cbt_crypto.report import text_of
+from cbt_crypto.report.anonymize import safe
 from cbt_crypto.report.figures.conclusion import THRESHOLDS
 from cbt_crypto.report.figures.metric import BY_KEY, log_sds
 from cbt_crypto.report.figures.repeats import StandardError
@@ -30,7 +31,6 @@ from cbt_crypto.report.model import (
     Section,
     Table,
 )
-from cbt_crypto.report.wording import map_text
 from cbt_crypto.results.cell.in_window import Series
 from cbt_crypto.results.cell.run import Run
 
@@ -365,7 +365,7 @@ def _report(document: ReportDocument) -> Report:
         "notes": tuple(document.notes),
         "records": tuple(document.records),
     }
-    return map_text(_dataclass_of(Report, {**dict(document), **parts}), one_line)
+    return safe(_dataclass_of(Report, {**dict(document), **parts}))
 
 
 def _table(table: TablePart) -> Table:

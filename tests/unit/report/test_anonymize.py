@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from cbt_crypto.report import ReportOptions, build
 from cbt_crypto.report.anonymize import Hider, hosts_of
-from cbt_crypto.report.document import document
+from cbt_crypto.report.document import document, reopened
+from cbt_crypto.report.page import page
 
 pytestmark = pytest.mark.unit
 
@@ -122,3 +123,18 @@ def test_a_host_that_only_ceph_conf_names_is_hidden() -> None:
         SimpleNamespace(environment={"ceph_conf": {"Plain": conf}}, cells=[])  # type: ignore[arg-type]
     )
     assert hidden == ["secretmon", "other"]
+
+
+def test_the_page_has_ceph_conf_line_by_line(small: Path) -> None:
+    """It was one endless line; and of a host that only it names, anonymizing saw no line."""
+    environment = small / "results" / "environment.json"
+    known = json.loads(environment.read_text())
+    conf = "[global]\nfsid = x\x1b[2J\n[mon.a]\n\thost = secretmon\n"
+    known["ceph_conf"] = {"Unencrypted": conf}
+    environment.write_text(json.dumps(known))
+    shown = "[global]\nfsid = x\ufffd[2J\n[mon.a]\n\thost = secretmon\n"
+    report = build(small)
+    assert f">{shown}</pre>" in page(report)
+    again = reopened(json.dumps(document(report)).encode())
+    assert again.environment["ceph_conf"] == {"Unencrypted": shown}
+    assert "secretmon" not in page(build(small, ReportOptions(anonymize=True)))
