@@ -32,8 +32,7 @@ def markdown(report: Report) -> str:
             lines += grid_lines(losses, "###", _emulated(report))
         for table in tables:
             lines += [f"### {escape(table.title)}", "", *_emulated(report, table)]
-            shown = [metric for metric, _ in columns(table, Where.MARKDOWN)]
-            bases = [f"{escape(text)}.\n" for text in text_of.bases(table, shown)]
+            bases = [f"{escape(text)}.\n" for text in text_of.bases(table, Where.MARKDOWN)]
             lines += [*_figures(report, table), "", *bases, *_why(table), *_notes(table)]
     lines += [*_conclusions(report), text_of.verdicts(report), ""]
     for grid in text_of.pair_grids(report, report.tables).values():

@@ -215,11 +215,12 @@ def figures(report: Report, table: Table) -> Element:
         *(column.heading.format(nodes=table.nodes) for _, column in shown),
     ]
     heads = [_sortable(text, number < 2) for number, text in enumerate(headings)]
+    heads[1].classes.add("mode")
     notes = notes_of(table)
     rows = [
         E.TR(
-            name_cell(report, cell.name, _marks(table, numbers(cell, notes))),
-            E.TD(section.label, E.CLASS("name")),
+            name_cell(report, cell.name, [*_marks(table, numbers(cell, notes)), _below(section)]),
+            E.TD(section.label, E.CLASS("name mode")),
             _percent_cell(cell, report.options.loss),
             *(_figure(cell, metric.key, column) for metric, column in shown),
         )
@@ -230,6 +231,11 @@ def figures(report: Report, table: Table) -> Element:
         E.CLASS("sortable"), *caption(report, table), E.THEAD(E.TR(*heads)), E.TBODY(*rows)
     )
     return scrolling(tree, f"Figures of {table.title}")
+
+
+def _below(section: Section) -> Element:
+    """The mode below the name, on phones: beside it, it would leave no room for the percentage."""
+    return E.SPAN(E.CLASS("small mode-below"), section.label)
 
 
 def _sortable(text: str, is_name: bool) -> Element:
@@ -319,5 +325,4 @@ def _marks(table: Table, numbers: Sequence[int]) -> list[Element]:
 
 def bases(table: Table) -> Iterator[Element]:
     """What the figures rest on, a paragraph each."""
-    shown = [metric for metric, _ in columns(table, Where.PAGE)]
-    yield from (E.P(E.CLASS("note"), f"{text}.") for text in text_of.bases(table, shown))
+    yield from (E.P(E.CLASS("note"), f"{text}.") for text in text_of.bases(table, Where.PAGE))

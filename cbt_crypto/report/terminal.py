@@ -282,7 +282,7 @@ def _show_table(report: Report, table: Table, layout: _Layout, console: Console)
             grid.add_row(name, *bar, *_figures(cell, layout, loss))
     _head(table.title, report.emulated_note(table), console)
     console.print(grid)
-    for text in text_of.bases(table, [metric for metric, _ in layout.figures]):
+    for text in text_of.bases(table, Where.TERMINAL):
         _say(text, console)
     for number, (row, sentences) in enumerate(explained(table)):
         if not number:

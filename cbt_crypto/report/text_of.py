@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Optional
 
 from cbt_crypto.report import wording
-from cbt_crypto.report.figures.metric import Metric, left_out
+from cbt_crypto.report.figures.metric import Where, left_out
 from cbt_crypto.report.model import Comparison, Pair, Report, Section, Table
 from cbt_crypto.report.wording import Grid
 from cbt_crypto.results.repetition import FEWEST_ROUNDS
@@ -101,9 +101,9 @@ def _pair(pair: Pair) -> tuple[str, ...]:
     return pair.name, pair.other, percent, interval(pair.iops, loss=False)
 
 
-def bases(table: Table, shown: Iterable[Metric]) -> Iterator[str]:
+def bases(table: Table, where: Where) -> Iterator[str]:
     """What is left out of these figures, what intervals rest on, how the baseline drifted."""
-    if said := left_out(table.cells, shown):
+    if said := left_out(table.cells, where):
         yield said
     yield from (f"{basis[:1].upper()}{basis[1:]}" for basis in table.bases)
     for section in table.sections:

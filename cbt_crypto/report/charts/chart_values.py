@@ -11,6 +11,7 @@ import numpy as np
 
 from cbt_crypto.report import wording
 from cbt_crypto.report.figures.depth_path import DepthPath, alike, depth_paths
+from cbt_crypto.report.figures.of_runs import has_tail, records_of
 from cbt_crypto.report.model import Report, ReportCell, Section, Table
 from cbt_crypto.results.cell.run import Run
 from cbt_crypto.results.readers.histogram import Histogram, merge
@@ -188,14 +189,15 @@ def _cpu(section: Section, owners: str) -> Stacks:
 
 
 def _over_time(section: Section) -> Iterator[Lines]:
-    """Mean and p99 of each second, of the first run of each cell."""
+    """Mean and p99 of each second, of the first run of each cell that does not withhold it."""
     for column, words in (("clat_ns_mean", "Mean"), ("clat_ns_p99", "99th percentile of")):
+        cells = [cell for cell in section.cells if column not in cell.withheld]
         yield Lines(
             key=f"{column}_{section.mode}_{section.direction}",
             title=f"{words} latency over time, {section.label}",
             x_label="seconds",
             y_label="ms",
-            lines=tuple(_each(section.cells, partial(_seconds, column=column))),
+            lines=tuple(_each(cells, partial(_seconds, column=column))),
         )
 
 
@@ -250,7 +252,9 @@ def latency_curve(cell: ReportCell) -> Optional[Line]:
     histogram = merge(histograms) if histograms else Histogram(np.empty(0, int), np.empty(0, int))
     if not histogram.total:
         return _known_curve(cell)
-    nines = _NINES[10.0**-_NINES * histogram.total >= 1]
+    nines = np.array([n for n in _NINES if has_tail(100 * (1 - 10.0**-n), histogram.total)])
+    if not len(nines):
+        return None
     percents = 100 * (1 - 10.0**-nines)
     y = tuple(float(f"{histogram.percentile_ns(p) / 1e6:.4g}") for p in percents)
     return Line(cell.in_legend, tuple(nines.round(4).tolist()), y)
@@ -258,11 +262,16 @@ def latency_curve(cell: ReportCell) -> Optional[Line]:
 
 def _known_curve(cell: ReportCell) -> Optional[Line]:
     """Of a process that told percentiles and no bins; those of several cannot be put together."""
+    ios = sum(r.ios for run in cell.runs for r in records_of(run, cell.direction))
     percentiles = [
         run.percentiles_ns.get(cell.direction, {}) for run in cell.runs if not run.failure
     ]
     points = (
-        [(p, ns) for p, ns in sorted(percentiles[0].items()) if p < 100]
+        [
+            (p, ns)
+            for p, ns in sorted(percentiles[0].items())
+            if p < 100 and (not ios or has_tail(p, ios))
+        ]
         if len(percentiles) == 1
         else []
     )

@@ -342,8 +342,8 @@ BY_KEY = {metric.key: metric for metric in METRICS}
 
 
 def columns(table: Table, where: Where) -> list[tuple[Metric, Column]]:
-    """The columns that `table` has there: of figures that any of its cells has, or withholds."""
-    known = {key for cell in table.cells for key in (*cell.figures, *cell.withheld)}
+    """The columns that `table` has there: of figures that any of its cells has."""
+    known = {key for cell in table.cells for key in cell.figures}
     return [
         (metric, metric.column)
         for metric in METRICS
@@ -360,13 +360,15 @@ def log_sds(within: Within) -> dict[str, float]:
     return {key: sd for key, sd in known if sd is not None}
 
 
-def left_out(cells: Iterable[ReportCell], shown: Iterable[Metric]) -> str:
-    """One sentence for the foot of a table about those of the `shown` figures; empty for none."""
+def left_out(cells: Iterable[ReportCell], where: Where) -> str:
+    """One sentence for the foot of such a table about figures that it withholds; empty for none."""
     keys = {key for cell in cells for key in cell.withheld}
-    labels = [metric.label for metric in shown if metric.key in keys]
+    labels = [metric.label for metric in METRICS
+              if metric.key in keys and metric.column and metric.column.where <= where]  # fmt: skip
     if not labels:
         return ""
-    return f"Empty where fewer than {of_runs.FEWEST_BEYOND} IOs took longer: {', '.join(labels)}"
+    fewest = of_runs.FEWEST_BEYOND
+    return f'"-" or no column where fewer than {fewest} IOs took longer: {", ".join(labels)}'
 
 
 def without(figures: Mapping[str, float], keys: Iterable[str]) -> dict[str, float]:

@@ -327,9 +327,14 @@ def withheld(runs: Sequence[Run], direction: str) -> dict[str, str]:
     reasons = {}
     for key, percent in PERCENTILES.items():
         beyond = ios * (100 - percent) / 100
-        if round(beyond, 6) < FEWEST_BEYOND:
+        if not has_tail(percent, ios):
             reasons[key] = f"{beyond:.0f} of {ios:,} IOs are beyond it, {FEWEST_BEYOND} are needed"
     return reasons
+
+
+def has_tail(percent: float, ios: int) -> bool:
+    """Whether enough IOs stand behind this percentile of all of them."""
+    return round(ios * (100 - percent) / 100, 6) >= FEWEST_BEYOND
 
 
 def _ios(run: Run, direction: str) -> int:

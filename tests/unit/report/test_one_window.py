@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from cbt_crypto.report import build
+from cbt_crypto.report.charts.chart_values import Lines, charts
 from cbt_crypto.report.document import document, tidy
 from cbt_crypto.report.markdown import markdown
 from cbt_crypto.report.page import page
@@ -169,8 +170,10 @@ def test_a_percentile_without_its_tail_is_an_empty_field_with_a_reason(
     assert rows["clat_ns_p99"]["withheld"] == ""
     (told,) = document(built)["tables"][0]["sections"][0]["cells"]
     assert told["withheld"] == cell.withheld
-    foot = "Empty where fewer than 100 IOs took longer: p99.9 latency, p99.99 latency."
-    assert foot in page(built) and why in page(built)
+    foot = '"-" or no column where fewer than 100 IOs took longer: p99.9 latency, p99.99 latency.'
+    assert foot in page(built)
+    assert ">p99 ms<" in page(built)
+    assert ">p99.9 ms<" not in page(built), "on 1280 points, such columns hid those of CPUs"
     assert foot not in markdown(built), "it has no column of p99.9"
 
 
@@ -178,7 +181,22 @@ def test_p99_too_needs_its_tail(archive: Any, synthetic: Any) -> None:
     root = archive(9, 1, 12.5)
     built = build(root)
     assert set(built.cells[0].withheld) == {"clat_ns_p99", "clat_ns_p999", "clat_ns_p9999"}
-    assert "Empty where fewer than 100 IOs took longer: p99 latency." in markdown(built)
+    foot = '"-" or no column where fewer than 100 IOs took longer: p99 latency.'
+    assert foot in markdown(built) and "p99 ms" not in markdown(built)
+
+
+@pytest.mark.parametrize(("seconds", "has_p99", "last"), [(9, False, 98.8), (12, True, 99.0)])
+def test_charts_withhold_what_tables_do(
+    archive: Any, seconds: int, has_p99: bool, last: float
+) -> None:
+    """Of a hundred IOs p90 was `-` in the table, and a chart had their p99 and a curve beyond."""
+    (table,) = build(archive(seconds, 1, 12.5)).tables
+    drawn = {chart.key.split("_randread")[0]: chart for chart in charts(table)}
+    assert "clat_ns_mean" in drawn
+    assert ("clat_ns_p99" in drawn) is has_p99
+    distribution = drawn["distribution"]
+    assert isinstance(distribution, Lines)
+    assert 100 * (1 - 10 ** -distribution.lines[0].x[-1]) == pytest.approx(last, abs=0.05)
 
 
 def test_a_stall_at_the_first_ios_is_part_of_every_figure(archive: Any, synthetic: Any) -> None:
