@@ -172,14 +172,15 @@ class Table:
 
     @property
     def bases(self) -> list[str]:
-        """What the intervals of its percentages rest on, each once."""
-        bases = (
-            cell.comparisons["iops"].basis
-            for section in self.sections
-            for cell in section.cells
-            if "iops" in cell.comparisons
-        )
-        return list(dict.fromkeys(basis for basis in bases if basis is not None))
+        """What the intervals of its percentages rest on; of which rows, where that differs."""
+        rows: dict[str, dict[str, None]] = {}
+        for cell in self.cells:
+            basis = cell.comparisons["iops"].basis if "iops" in cell.comparisons else None
+            if basis is not None:
+                rows.setdefault(basis, {})[cell.name] = None
+        if len(rows) < 2:
+            return list(rows)
+        return [f"{basis}: {', '.join(names)}" for basis, names in rows.items()]
 
 
 @dataclass(frozen=True)

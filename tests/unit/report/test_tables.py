@@ -23,6 +23,7 @@ from cbt_crypto.report.comparison import compare as compare_archives
 from cbt_crypto.report.document import document, reopened, tidy, wide
 from cbt_crypto.report.figures.doubts import notes_of
 from cbt_crypto.report.markdown import escape, markdown
+from cbt_crypto.report.model import Comparison
 from cbt_crypto.report.page import page
 from cbt_crypto.report_commands import compare, report
 
@@ -450,3 +451,26 @@ def test_compare_says_what_is_wrong(tmp_path, words, reason):
 def test_compare_refuses_an_archive_of_several_configurations(small, tmp_path):
     result = CliRunner().invoke(compare, [f"a={small}", "-o", str(tmp_path / "out")])
     assert "holds 2 configurations" in str(result.exception)
+
+
+def test_on_a_phone_the_mode_is_below_the_name(small: Path) -> None:
+    """Beside it, it left no room on 390 points for the percentage."""
+    text = page(build(small))
+    assert ".mode { display: none; }" in text.partition("@media screen and (max-width: 40rem)")[2]
+    (head, *_) = html.fromstring(text).xpath("//tr[td[contains(@class, 'mode')]]")
+    (below,) = head.xpath("th/span[contains(@class, 'mode-below')]/text()")
+    assert head.xpath("td[contains(@class, 'mode')]/text()") == [below]
+
+
+def test_what_intervals_rest_on_names_the_rows_where_it_differs(small: Path) -> None:
+    """It said "4 deployments of each" and, below, "both rows on the same 4": of which rows?"""
+    table = build(small).tables[0]
+    section = table.sections[0]
+    base, row = section.cells[:2]
+    basis = {"LUKS": "4 of each", "Messenger": "the same 4", "control": "4 of each"}
+    cells = [replace(row, name=name, comparisons={"iops": Comparison(90.0, basis=said)})
+             for name, said in basis.items()]  # fmt: skip
+    several = replace(table, sections=(replace(section, cells=(base, *cells)),))
+    assert several.bases == ["4 of each: LUKS, control", "the same 4: Messenger"]
+    one = replace(table, sections=(replace(section, cells=(base, cells[0], cells[2])),))
+    assert one.bases == ["4 of each"]
