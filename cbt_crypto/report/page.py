@@ -28,6 +28,7 @@ from cbt_crypto.report.charts.draw import chart_svg, file_name
 from cbt_crypto.report.charts.forest import forest, forest_svg
 from cbt_crypto.report.figures.conclusion import loss_tables
 from cbt_crypto.report.figures.depth_path import depth_paths, in_words
+from cbt_crypto.report.figures.doubts import CONTROL
 from cbt_crypto.report.markdown import summary
 from cbt_crypto.report.model import Report, Table
 from cbt_crypto.report.page_tables import E, Element, anchor, scrolling
@@ -39,17 +40,20 @@ _HOST_COLUMNS = ("roles", "cpu_model", "cores", "threads", "smt", "governor", "k
 
 
 def configurations(report: Report) -> Iterator[Element]:
-    """Each configuration: its overlays, its proof in every cell, its ceph.conf."""
+    """Each configuration, and the control: its overlays, its proof in every cell, its ceph.conf."""
     runs: dict[str, dict[int, Run]] = {}
     for cell in report.cells:
         for run in cell.runs:
             runs.setdefault(run.planned.configuration, {})[id(run)] = run
-    for name, overlays in report.configurations.items():
+    named = dict(report.configurations)
+    if CONTROL in runs:
+        named.setdefault(CONTROL, named.get(str(report.baseline.value), {}))
+    for name, overlays in named.items():
         of_configuration = list(runs.get(name, {}).values())
         proofs = [run for run in of_configuration if run.proof is not None]
         proved = sum(run.proof is not None and run.proof.proved for run in proofs)
         state = (
-            f"proved in {proved} of {len(of_configuration)} runs"
+            f"proved in {proved} of {len(of_configuration)} cells"
             if proofs
             else "nothing was proved"
         )

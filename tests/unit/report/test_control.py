@@ -131,6 +131,20 @@ def test_a_control_that_is_the_baseline_says_nothing(synthetic, tmp_path):
     assert r"\*" in markdown(report).partition("## Rows compared with one another")[2]
 
 
+def test_the_control_s_proofs_are_among_those_of_configurations(
+    synthetic: Any, tmp_path: Path
+) -> None:
+    """ "16 of 16 cells proved" led to twelve: those of the control were nowhere."""
+    archive = _campaign(synthetic, tmp_path / "a", 1.0, iterations=4, rounds=True)
+    plan_file = archive / "results" / "plan.json"
+    document = json.loads(plan_file.read_text())
+    document["configurations"].pop("control", None)
+    plan_file.write_text(json.dumps(document))
+    text = page(build(archive)).partition('<section id="configurations">')[2]
+    names = re.findall(r"<summary>(\S+) ", text.partition("</section>")[0])
+    assert names == ["Unencrypted", "LUKS", "control"]
+
+
 def test_where_nothing_repeats_nothing_is_a_verdict(synthetic, tmp_path):
     report = build(_campaign(synthetic, tmp_path / "a", 0.5))
     assert report.control == () and report.conclusions == () and report.verdicts == 0
