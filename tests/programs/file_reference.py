@@ -40,6 +40,9 @@ cluster:
   mons: {node2: {a: 10.0.0.2}}
   mgrs: {node2: {x: ~}}
   osds_per_node: 6
+  osd_devices: /dev/disk/by-partlabel/osd-device-{n}-data   # n: 0 to 5 on each host
+  baseline: Unencrypted        # 100 %; measured a second time as `control`
+  iterations: 4                # rounds: a verdict takes 4
   configurations:
     Unencrypted: {}
     LUKS: {luks: {}}
@@ -52,6 +55,9 @@ benchmarks:
   rbd_single_client_sync:
     workloads: {mode: [randread, randwrite]}
 ```
+
+This is a complete file. `init` writes one for your hosts, but nothing if they do not answer. Before
+they do, copy this one and name your hosts in it: `plan` and `check --no-hosts` ask no host.
 
 `cbt-crypto check FILE` checks a file, `cbt-crypto plan FILE` prints what would run, and
 `cbt-crypto schema` prints a JSON Schema for editors. This page is generated from the same models,
