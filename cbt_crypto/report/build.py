@@ -374,9 +374,9 @@ def _warnings(runs: Sequence[Run], direction: str) -> list[str]:
     if 0 < len(failed) < len(runs):
         missing = sum(run.is_missing for run in runs)
         if missing:
-            warnings.append(f"{missing} of {len(runs)} runs still to be measured")
+            warnings.append(f"{missing} of {len(runs)} cells still to be measured")
         for reason, count in Counter(run.failure for run in failed if not run.is_missing).items():
-            warnings.append(f"{count} of {len(runs)} runs have no figures: {reason}")
+            warnings.append(f"{count} of {len(runs)} cells have no figures: {reason}")
     for run in runs:
         warnings += [str(problem) for problem in run.problems]
         warnings += doubts.warnings(run, direction)

@@ -313,7 +313,7 @@ def _limits(report: Report) -> Iterator[str]:
     cells = [cell for cell in report.cells if cell.state != "missing"]
     failed = [cell for cell in cells if cell.state == "failed"]
     if failed:
-        yield f"{len(failed)} of {len(cells)} cells failed: {failed[0].reason}."
+        yield f"{len(failed)} of {len(cells)} rows failed: {failed[0].reason}."
     memory = [
         cell
         for cell in cells

@@ -86,7 +86,7 @@ def _client_thread(host: HostRecord) -> Iterator[Limit]:
     """One fio job is one thread, and librbd's messenger has three: fio(1), ms_async_op_threads."""
     use = host.threads.get("client")
     if host.has_clients and use is not None and use.busiest >= FULL_THREAD:
-        text = f"a client's thread ({use.name} on {host.host}, {use.busiest:.0%} of a core)"
+        text = f"a client's thread ({use.name} on {host.host}, {100 * use.busiest:.0f} % of a core)"
         yield Limit("a client's thread", text)
 
 
@@ -107,7 +107,7 @@ def _link(host: HostRecord) -> Iterator[Limit]:
     """Bytes in the busier direction by the speed that /sys/class/net/*/speed gives."""
     for name, share in sorted(host.links.items()):
         if share >= FULL_LINK:
-            yield Limit("a network link", f"a link ({name} on {host.host}, {share:.0%})")
+            yield Limit("a network link", f"a link ({name} on {host.host}, {100 * share:.0f} %)")
 
 
 #: Classes of which one thread serves an OSD or a mapping, and what waits for it: Ceph's
@@ -125,14 +125,14 @@ def _osd_thread(host: HostRecord) -> Iterator[Limit]:
     for kind, why in _SINGLE.items():
         use = host.threads.get(kind)
         if host.has_osds and use is not None and use.busiest >= FULL_THREAD:
-            text = f"one thread ({kind} on {host.host}, {use.busiest:.0%} of a core: {why})"
+            text = f"one thread ({kind} on {host.host}, {100 * use.busiest:.0f} % of a core: {why})"
             yield Limit("one thread of the OSDs", text)
 
 
 def _all_cpus(host: HostRecord) -> Iterator[Limit]:
     """Busy is all that /proc/stat counts but idle, iowait and steal."""
     if host.busy >= FULL_CPUS:
-        text = f"all CPUs of {host.host} ({host.busy:.0%} busy)"
+        text = f"all CPUs of {host.host} ({100 * host.busy:.0f} % busy)"
         yield Limit("all CPUs of a host", text)
 
 
@@ -148,7 +148,7 @@ def _device(host: HostRecord) -> Iterator[Limit]:
     """
     for name, disk in sorted(host.disks.items(), key=lambda item: -item[1].busy):
         if host.has_osds and disk.busy >= FULL_DEVICE and disk.queue >= 1:
-            about = f"busy {min(disk.busy, 1):.0%} of the time, {disk.queue:.1f} requests"
+            about = f"busy {100 * min(disk.busy, 1):.0f} % of the time, {disk.queue:.1f} requests"
             yield Limit("a device", f"a device ({name} on {host.host}, {about})")
 
 
@@ -188,7 +188,7 @@ def cycles_of_row(runs: Sequence[Run], direction: str) -> Iterator[str]:
     if len(same) < _MOST_RUNS * len(whole):
         return
     yield (
-        f"latency rises and falls every {period:.3g} s (in {len(same)} of {len(whole)} runs)"
+        f"latency rises and falls every {period:.3g} s (in {len(same)} of {len(whole)} cells)"
         f"{_sharing(same)}"
     )
 
@@ -201,7 +201,7 @@ def slow_of_row(runs: Sequence[Run]) -> Iterator[str]:
         longest = max(marks, key=lambda mark: mark.end_s - mark.start_s)
         yield (
             f"{counted(len(marks), SLOW)} of a second or longer in {sum(map(bool, slow))} of "
-            f"{counted(len(runs), 'run')}; the longest took "
+            f"{counted(len(runs), 'cell')}; the longest took "
             f"{longest.end_s - longest.start_s:.3g} s on {longest.host}"
         )
 
@@ -431,7 +431,7 @@ def _busiest(rule: Rule, runs: Sequence[Run]) -> str:
         for host in run.recorded.hosts
         if rule.basis == "cpu" and kind in host.threads
     ]
-    return f"; its busiest thread took {float(np.median(shares)):.0%} of a core" if shares else ""
+    return f"; its busiest thread took {100 * np.median(shares):.0f} % of a core" if shares else ""
 
 
 def _signed(value: float) -> str:

@@ -16,7 +16,7 @@ _TABLES = {Where.TERMINAL: "all", Where.MARKDOWN: "Markdown, page", Where.PAGE: 
 
 def reference() -> str:
     """The table of docs/figures.md, as Markdown."""
-    head = ("| key | of one run | of several | better | tables |", "|---|---|---|---|---|")
+    head = ("| key | of one cell | of several | better | tables |", "|---|---|---|---|---|")
     return "\n".join((*head, *_rows())) + "\n"
 
 

@@ -313,7 +313,7 @@ def _compare(
         return Comparison(percent)
     if nothing := sum(load.gave_nothing(metric, row) for row in (value, other)):
         all_runs = len(measured) + len(base) + sum(load.failed.get(v, 0) for v in (value, other))
-        basis = f"{nothing} of {all_runs} runs of both rows failed or did no IO; no verdict"
+        basis = f"{nothing} of {all_runs} cells of both rows failed or did no IO; no verdict"
         return Comparison(percent, basis=basis)
     if repeated is None:
         return _within_runs(metric, load.direction, measured, base, percent)

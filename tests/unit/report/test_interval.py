@@ -117,7 +117,7 @@ def test_runs_that_did_no_io_are_part_of_what_a_row_does():
     found = _compare(_rounds(A=[1000, 1001, 999, 1000, 1002, 998], B=[1000, 0, 1001, 0, 999, 1000]))
     assert found.percent == pytest.approx(66.7, abs=0.1)
     assert found.p is None and found.differs is None and found.low is None
-    assert found.basis == "2 of 12 runs of both rows failed or did no IO; no verdict"
+    assert found.basis == "2 of 12 cells of both rows failed or did no IO; no verdict"
 
 
 def test_a_row_that_was_added_later_has_no_verdict():

@@ -93,7 +93,7 @@ def test_a_stopped_campaign_that_has_rounds_is_not_told_to_ask_for_them(repeated
     text = printed(repeated)
     assert "No verdict yet: some runs of these rows are not measured." in text
     assert "iterations: 4" not in text
-    assert "3 of 4 runs still to be measured" in text and "no figures" not in text
+    assert "3 of 4 cells still to be measured" in text and "no figures" not in text
     plain = json.dumps(document(build(repeated)))
     assert "No verdict yet" in markdown(reopened(plain.encode())), "from a summary too"
 
@@ -160,4 +160,4 @@ def test_what_limits_a_report_counts_the_rows_that_were_run(small: Path) -> None
     proof = small / first["path"] / "proof.json"
     document_of_proof = json.loads(proof.read_text())
     proof.write_text(json.dumps({**document_of_proof, "proved": False, "reason": "x"}))
-    assert any(sentence.startswith("1 of 1 cells failed") for sentence in build(small).limits)
+    assert any(sentence.startswith("1 of 1 rows failed") for sentence in build(small).limits)

@@ -94,7 +94,7 @@ def test_what_moved_most_comes_first_with_its_interval(recorded: Any) -> None:
     # 0.97 cores a host for half of the IOPS
     assert first.startswith("CPU of dmcrypt_write per IO +")
     assert " to +" in first
-    assert "its busiest thread took 97% of a core" in first
+    assert "its busiest thread took 97 % of a core" in first
     assert len(more) <= 2
     assert luks.limit == "one thread of the OSDs"
     assert "limited by one thread (dmcrypt_write on " in luks.warnings[0]
@@ -271,7 +271,7 @@ def test_a_cycle_is_said_where_most_runs_have_it(recorded: Any) -> None:
     assert said(shared, *[None] * (len(runs) - 1)) == []
     (sentence,) = said(*[shared] * len(runs))
     assert sentence == (
-        f"latency rises and falls every 12.2 s (in {len(runs)} of {len(runs)} runs), and so does "
+        f"latency rises and falls every 12.2 s (in {len(runs)} of {len(runs)} cells), and so does "
         "the work of RocksDB's compaction"
     )
     assert list(why.cycles_of_row(runs, "write")) == []
@@ -302,7 +302,7 @@ def test_slow_operations_are_marks_and_in_the_row(repeated: Path, recorded: Any)
     rows = recorded()
     (said,) = [text for text in rows["LUKS"].warnings if "slow operation" in text]
     assert said == (
-        "8 slow operations of a second or longer in 4 of 4 runs; "
+        "8 slow operations of a second or longer in 4 of 4 cells; "
         "the longest took 2.5 s on osd.1 (osd_op)"
     )
     assert not any("slow" in text for text in rows["Unencrypted"].warnings)
