@@ -31,6 +31,15 @@ def time_text(seconds: float) -> str:
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
 
+def about(seconds: float) -> str:
+    """95 -> `95 s`, 725 -> `12 min`, 35970 -> `10 h`: no more digits than a guess has."""
+    minutes = round(min(max(0.0, seconds), _LONGEST_S) / 60)
+    if minutes < 2:
+        return f"{seconds:.0f} s"
+    hours, rest = (minutes // 60, minutes % 60) if minutes < 600 else (round(minutes / 60), 0)
+    return " ".join(filter(None, (f"{hours} h" if hours else "", f"{rest} min" if rest else "")))
+
+
 def whole(text: str) -> Optional[int]:
     """`7` -> 7; None for anything but ASCII digits, and for more of them than a count has."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median, pvariance, variance
 from typing import Any, Callable, Optional
 
-from cbt_crypto.archive.documents import CellDocument
+from cbt_crypto.archive.documents import CellDocument, Environment
 from cbt_crypto.archive.files import Malformed
 from cbt_crypto.archive.folder import (
     Folder,
@@ -30,7 +30,7 @@ from cbt_crypto.plan.order import load_key, partners, turns_on_each, wheres
 from cbt_crypto.plan.steps import Deploy, Measure, Pending, Plan, Prefill, Step
 from cbt_crypto.results.repetition import FEWEST_PAIRS, FIRST, boundary
 from cbt_crypto.results.until import MARGIN, MeasureUntil, asked_of, read_block
-from cbt_crypto.units import time_text
+from cbt_crypto.units import about, time_text
 
 #: Seconds on a small cluster, where no archive says better.
 _CHANGE_S = {
@@ -42,7 +42,7 @@ _CHANGE_S = {
 _AROUND_A_CELL_S = 4.0
 #: The normal distribution's quantile for a tenth at each end.
 _TENTH = 1.2816
-_PREFILL_MIB_PER_S = 100.0
+PREFILL_MIB_PER_S = 100.0
 #: The longest time that a line of a log stands for.
 _HOUR_MS = 3_600_000
 #: What two loads must have in common for the spread of one to say something of the other.
@@ -89,7 +89,7 @@ class Durations:
     @cached_property
     def fill_mib_per_s(self) -> float:
         """At which volumes are filled."""
-        return usual_fill_rate(self.steps) or self.filling or _PREFILL_MIB_PER_S
+        return usual_fill_rate(self.steps) or self.filling or PREFILL_MIB_PER_S
 
     def uncertainty(self, steps: Iterable[Step]) -> float:
         """Standard deviation of what all these steps take, beyond what the file says."""
@@ -97,8 +97,10 @@ class Durations:
         for noted in self.steps:
             kind = f"{noted.get('step')} {noted.get('how')}"
             extras.setdefault(kind, []).append(beyond_the_file(noted))
-        counts = Counter(_kind(step) for step in steps)
-        total = 0.0
+        steps = list(steps)
+        counts = Counter(_kind(step) for step in steps if not isinstance(step, Prefill))
+        # Seconds of small volumes say nothing of large ones; their rate is all that is known.
+        total = (_SEEN * sum(self.of(step) for step in steps if isinstance(step, Prefill))) ** 2
         for kind, count in counts.items():
             seen = extras.get(kind, ())
             if len(seen) > 1:
@@ -109,7 +111,7 @@ class Durations:
 def _kind(step: Step) -> str:
     if isinstance(step, Deploy):
         return f"deploy {step.how.name.lower()}"
-    return "prefill None" if isinstance(step, Prefill) else "measure None"
+    return "measure None"
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,14 @@ class Earlier:
                     self._cells.append((path.parent, cell))
         if not self._cells:
             raise UsageError(f"{archive}: holds no measured cell to predict from; name another")
+
+    @cached_property
+    def is_emulated(self) -> bool:
+        """Whether processors there were emulated, so that times say nothing of hardware."""
+        with contextlib.suppress(Malformed):
+            known = Folder(self.archive).document("results/environment.json", Environment)
+            return known is not None and any(host.emulated for host in known.hosts.values())
+        return False
 
     @cached_property
     def seen(self) -> list[Seen]:
@@ -275,11 +285,9 @@ def _shown(until: MeasureUntil, rounds: int, spread: Optional[float]) -> str:
 
 def in_words(prediction: Prediction, archive: Path) -> str:
     """The prediction for people."""
-    usual, low, high = (
-        time_text(seconds) for seconds in (prediction.seconds, prediction.low, prediction.high)
-    )
+    usual, low, high = map(about, (prediction.seconds, prediction.low, prediction.high))
     lines = [f"  {load}: {text}" for load, text in prediction.rounds.items()]
-    parts = f"{time_text(prediction.deploying)} of it deploying, {time_text(prediction.filling)} "
+    parts = f"{about(prediction.deploying)} of it deploying, {about(prediction.filling)} "
     first = f"Judging by {archive}, it takes about {usual}, {low} to {high} with a chance of 80 %; "
     first += f"{parts}filling volumes, at {prediction.fill_mib_per_s:.3g} MiB/s."
     return "\n".join((first, *lines))

@@ -25,10 +25,18 @@ from cbt_crypto.plan.order import (
     turns_on_each,
     wheres,
 )
-from cbt_crypto.plan.predict import Durations, Earlier, Forecast, in_words, load_words, predict
+from cbt_crypto.plan.predict import (
+    PREFILL_MIB_PER_S,
+    Durations,
+    Earlier,
+    Forecast,
+    in_words,
+    load_words,
+    predict,
+)
 from cbt_crypto.plan.steps import Deploy, Measure, Plan, Prefill, Step
 from cbt_crypto.results.repetition import FEWEST_PAIRS, FEWEST_ROUNDS, FIRST, loss_seen
-from cbt_crypto.units import counted, time_text
+from cbt_crypto.units import about, counted
 
 #: Rounds from which on a toss between two levels is as rare as it must be.
 _SURE = 6
@@ -58,6 +66,8 @@ def show_plan(plan: Plan, console: Console, like: Optional[Path] = None) -> None
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     if earlier is not None and like is not None:
         words = in_words(predict(plan, earlier), like)
+        if earlier.is_emulated:
+            words += f"\nwarning: {like} has emulated processors; its times are of such a lab alone"
         console.print(words, highlight=False, markup=False, soft_wrap=True)
         for sentence in _allocation(plan, earlier):
             console.print(sentence, highlight=False, markup=False, soft_wrap=True)
@@ -152,15 +162,15 @@ def _round_row(turn: int, steps: Sequence[Step], durations: Durations) -> tuple[
     names = dict.fromkeys(step.cell.configuration for step in steps if isinstance(step, Measure))
     changes = [step.how.name.lower() for step in steps if isinstance(step, Deploy)]
     kinds = [f"{changes.count(kind)} {kind}" for kind in dict.fromkeys(changes)]
-    about = sum(durations.of(step) for step in steps)
-    configurations = f"{', '.join(names)}  ({', '.join(kinds) or 'no change'})"
-    return f"round {turn + 1}", configurations, f"about {about:.0f} s"
+    seconds = sum(durations.of(step) for step in steps)
+    configurations = f"{' / '.join(names)}  ({', '.join(kinds) or 'no change'})"
+    return f"round {turn + 1}", configurations, f"about {about(seconds)}"
 
 
 def _row(step: Step, durations: Durations) -> tuple[str, str, str]:
     if isinstance(step, Deploy):
-        about = f"about {durations.of(step):.0f} s"
-        return step.how.name.lower(), f"{step.configuration}  ({step.reason})", about
+        takes = f"about {durations.of(step):.0f} s"
+        return step.how.name.lower(), f"{step.configuration}  ({step.reason})", takes
     if isinstance(step, Prefill):
         size = sum(volume.written_mb for volume in step.volumes)
         volumes = counted(len(step.volumes), "volume")
@@ -193,8 +203,10 @@ def _summary(plan: Plan) -> str:
 def _in_all(plan: Plan) -> str:
     """What a person asks first, before any archive can tell it better."""
     left = Forecast(plan, now=lambda: 0.0).left()
-    about = f"{_most(plan)}about {time_text(left.seconds)} {left.give_or_take}"
-    return f"In all {about} on a small cluster; --like ARCHIVE predicts it for yours."
+    takes = f"{_most(plan)}about {about(left.seconds)} {left.give_or_take}"
+    filling = f" that fills volumes at {PREFILL_MIB_PER_S:g} MiB/s" if plan.prefill_mb else ""
+    return (f"In all {takes} on a small cluster{filling}; --like ARCHIVE, of a short run on yours, "
+            "predicts it for yours.")  # fmt: skip
 
 
 def _most(plan: Plan) -> str:

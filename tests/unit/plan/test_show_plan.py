@@ -42,7 +42,8 @@ def test_configurations_steps_and_sums(shown: Callable[..., list[str]]) -> None:
     assert lines[-3:] == [
         "2 cells to measure; 1 rebuild, 1 live change; prefill of 2.0 GiB. Measuring takes "
         "2:02:00; deployments and prefill are extra.",
-        "In all about 2:02:59 ±30 s on a small cluster; --like ARCHIVE predicts it for yours.",
+        "In all about 2 h 3 min ±30 s on a small cluster that fills volumes at 100 MiB/s; --like "
+        "ARCHIVE, of a short run on yours, predicts it for yours.",
         "One deployment of each configuration: percentages without a verdict; iterations: 4 or "
         "more gives one.",
     ]
@@ -108,3 +109,13 @@ def test_no_verdict_is_promised_that_cannot_come(shown: Callable[..., list[str]]
     assert "ends in verdicts" in shown(cluster=turns, benchmarks=load)[-1]
     alone = {"configurations": {"A": {}}, "iterations": 4, "control": False}
     assert "Nothing is compared" in shown(cluster=alone)[-1]
+
+
+def test_names_of_a_round_are_told_apart(shown: Callable[..., list[str]]) -> None:
+    """Those of a matrix have commas: "crc, all, secure, one" were two, or four."""
+    matrix = {"wire": {"crc": {}, "secure": {"live": {"value": 1}}},
+              "cores": {"all": {}, "one": {"build": {}}}}  # fmt: skip
+    lines = shown(cluster={"matrix": matrix, "iterations": 4, "control": False})
+    (row, *_) = [line for line in lines if " round 2 " in line]
+    names = row.split("round 2")[1].split("  (")[0].strip()
+    assert sorted(names.split(" / ")) == ["crc, all", "crc, one", "secure, all", "secure, one"]
