@@ -254,7 +254,7 @@ def estimate(
         ]
         return _in_turns(on_one_cluster, len(units))
     ratios = [(math.fsum(unit) / len(unit), 0.0) for unit in units]
-    basis = f"on the {len(ratios)} deployments of the row compared with, in rounds"
+    basis = f"{len(ratios)} deployments shared with the baseline, in rounds"
     return _rounds(ratios, basis, until, is_finished, GIVEN_SHARED)
 
 

@@ -232,7 +232,7 @@ def test_deployments_that_serve_both_are_pairs():
         for n, level, name, share in shares
     ]
     comparison = _compare(runs)
-    assert comparison.basis == "on the 5 deployments of the row compared with, in rounds"
+    assert comparison.basis == "5 deployments shared with the baseline, in rounds"
     assert comparison.differs is True
 
 
