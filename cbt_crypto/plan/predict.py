@@ -42,7 +42,7 @@ _CHANGE_S = {
 _AROUND_A_CELL_S = 4.0
 #: The normal distribution's quantile for a tenth at each end.
 _TENTH = 1.2816
-PREFILL_MIB_PER_S = 100.0
+_PREFILL_MIB_PER_S = 100.0
 #: The longest time that a line of a log stands for.
 _HOUR_MS = 3_600_000
 #: What two loads must have in common for the spread of one to say something of the other.
@@ -89,7 +89,7 @@ class Durations:
     @cached_property
     def fill_mib_per_s(self) -> float:
         """At which volumes are filled."""
-        return usual_fill_rate(self.steps) or self.filling or PREFILL_MIB_PER_S
+        return usual_fill_rate(self.steps) or self.filling or _PREFILL_MIB_PER_S
 
     def uncertainty(self, steps: Iterable[Step]) -> float:
         """Standard deviation of what all these steps take, beyond what the file says."""

@@ -25,15 +25,7 @@ from cbt_crypto.plan.order import (
     turns_on_each,
     wheres,
 )
-from cbt_crypto.plan.predict import (
-    PREFILL_MIB_PER_S,
-    Durations,
-    Earlier,
-    Forecast,
-    in_words,
-    load_words,
-    predict,
-)
+from cbt_crypto.plan.predict import Durations, Earlier, Forecast, in_words, load_words, predict
 from cbt_crypto.plan.steps import Deploy, Measure, Plan, Prefill, Step
 from cbt_crypto.results.repetition import FEWEST_PAIRS, FEWEST_ROUNDS, FIRST, loss_seen
 from cbt_crypto.units import about, counted
@@ -204,7 +196,8 @@ def _in_all(plan: Plan) -> str:
     """What a person asks first, before any archive can tell it better."""
     left = Forecast(plan, now=lambda: 0.0).left()
     takes = f"{_most(plan)}about {about(left.seconds)} {left.give_or_take}"
-    filling = f" that fills volumes at {PREFILL_MIB_PER_S:g} MiB/s" if plan.prefill_mb else ""
+    rate = f"{Durations().fill_mib_per_s:g} MiB/s"
+    filling = f" that fills volumes at {rate}" if plan.prefill_mb else ""
     return (f"In all {takes} on a small cluster{filling}; --like ARCHIVE, of a short run on yours, "
             "predicts it for yours.")  # fmt: skip
 

@@ -495,10 +495,8 @@ def explained(table: Table) -> Iterator[tuple[str, str]]:
                 yield f"{section.label}, {cell.name}", " ".join(cell.why)
 
 
-_MEANWHILE = (
-    "Meanwhile: means over all OSDs' operations, of what happens during work and commits; a "
-    "mean may exceed the part beside it."
-)
+_MEANWHILE = ("Meanwhile: means over all OSDs' operations, of what happens during work and "
+              "commits; one may exceed the part beside it.")  # fmt: skip
 
 
 def grids(table: Table) -> Iterator[Grid]:

@@ -210,7 +210,7 @@ def test_stages_add_up_to_the_mean_latency(repeated: Path) -> None:
         assert not any("of which" in name for name in stages)
     text = markdown(report)
     assert "Where a write's mean latency was spent" in text
-    assert "a mean may exceed the part beside it" in text
+    assert "one may exceed the part beside it" in text
 
 
 def test_an_archive_of_before_has_none_of_it(repeated: Path) -> None:
