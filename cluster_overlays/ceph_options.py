@@ -22,6 +22,7 @@ from cbt_crypto.errors import RunError
 from cbt_crypto.hosts import rados_client_on_host, shell
 from cbt_crypto.hosts.ceph_conf import normal_name
 from cbt_crypto.hosts.requirement import Requirement
+from cbt_crypto.hosts.secret import document_without, is_secret
 from cbt_crypto.hosts.shell import joined
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site
 
@@ -232,8 +233,12 @@ class CephOptions(Overlay):
     def ask(self, site: Site) -> HostScripts:
         if not self._all:
             return {}
-        asked = {"wanted": {name: list(values) for name, values in self._all.items()}}
-        return dict.fromkeys((*site.daemon_hosts, *site.clients), _run(asked))
+        # The archive keeps the answers: a password is not asked about, which Ceph shows as it is.
+        wanted = {
+            name: [value for value in values if not is_secret(name, value)]
+            for name, values in self._all.items()
+        }
+        return dict.fromkeys((*site.daemon_hosts, *site.clients), _run({"wanted": wanted}))
 
     @override
     def decided(self, outputs: HostOutputs) -> Self:
@@ -349,7 +354,8 @@ class CephOptions(Overlay):
         for (who, name), facts in after.items():
             was = before.get((who, name), facts)["value"]
             if was != facts["value"]:
-                yield f"{who}: {name} was {was} before the cell, and {facts['value']} after it"
+                now = _shown(name, facts["value"])
+                yield f"{who}: {name} was {_shown(name, was)} before the cell, and {now} after it"
 
     def _fault(self, who: str, name: str, facts: Mapping[str, Any]) -> Iterator[str]:
         wanted = self._wanted(who, name)
@@ -359,7 +365,8 @@ class CephOptions(Overlay):
         elif wanted is None and by_hand:
             yield f"{who}: {name} was set there ({by_hand[0]})"
         elif wanted not in (None, facts["value"]):
-            yield f"{who} runs with {name} = {facts['value']} and not {wanted}"
+            value = _set(name, facts["value"])
+            yield f"{who} runs with {value} and not {_shown(name, wanted)}"
 
     def _wanted(self, who: str, name: str) -> Optional[str]:
         """The value that it is to have, as Ceph shows it; None for what is left alone."""
@@ -378,7 +385,7 @@ class CephOptions(Overlay):
             for name in options:
                 wanted = self._wanted(who, name)
                 if wanted is not None:
-                    set_here.setdefault(f"{name} = {wanted}", []).append(who)
+                    set_here.setdefault(_set(name, wanted), []).append(who)
         if not set_here:
             return f"nobody set {', '.join(self._all)}"
         return "; ".join(f"{len(who)} run with {what}" for what, who in set_here.items())
@@ -399,7 +406,8 @@ class CephOptions(Overlay):
                     for name, value in options.items():
                         wanted = self._wanted(who, name) or first.get(who, {}).get(name)
                         if wanted is not None and value != wanted:
-                            return f"{who} ran with {name} = {value} meanwhile, and not {wanted}"
+                            ran, not_ = _set(name, value), _shown(name, wanted)
+                            return f"{who} ran with {ran} meanwhile, and not {not_}"
         return None
 
 
@@ -407,5 +415,14 @@ def _text(value: Union[bool, float, str]) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def _shown(name: str, value: Any) -> Any:
+    return document_without(value, name)
+
+
+def _set(name: str, value: Any) -> str:
+    return f"{name} = {_shown(name, value)}"
+
+
 def _run(asked: Mapping[str, Any]) -> str:
-    return shell.python(shell.program(ceph_options_on_host), asked)
+    """By stdin: what is asked may be a password, and every user of a host sees its processes."""
+    return shell.python(shell.call_of_main(ceph_options_on_host, asked), None)

@@ -145,14 +145,10 @@ def see(asked: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def main(asked: Dict[str, Any]) -> None:
-    """With what is asked, and whether it is to be `known`, `read` or applied."""
+    """Let what is asked be `known`, `read` or applied."""
     if "wanted" in asked:
         print(json.dumps(known(asked["wanted"])))
     elif "sections" in asked:
         apply(asked)
     else:
         print(json.dumps(read(asked)))
-
-
-if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))

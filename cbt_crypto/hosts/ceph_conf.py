@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cbt_crypto.errors import UsageError
+from cbt_crypto.hosts.secret import keep_secrets
 
 _MOST_BYTES = 1 << 20
 _MSGR2_PORT = 3300
@@ -58,7 +59,9 @@ def parsed(text: str) -> Sections:
     # Ceph goes on at a backslash; to configparser it is the indentation that folds a line.
     unfolded = re.sub(r"^[ \t]+", "", re.sub(r"\\\n", "", text), flags=re.MULTILINE)
     parser.read_string(unfolded)
-    return {name: dict(parser.items(name)) for name in parser.sections()}
+    sections = {name: dict(parser.items(name)) for name in parser.sections()}
+    keep_secrets(sections)
+    return sections
 
 
 def _line_of(error: configparser.Error) -> int:

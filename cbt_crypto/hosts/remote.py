@@ -27,6 +27,7 @@ from typing import Optional, Protocol, TypeVar
 
 from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.hosts import command_log, shell
+from cbt_crypto.hosts.secret import masked
 from cbt_crypto.hosts.site import HostScripts, Site
 
 
@@ -217,7 +218,8 @@ def answer_of(host: str, what: str, text: str, read: Callable[[str], T]) -> T:
     try:
         return read(text.strip())
     except NONSENSE as error:
-        shown = "".join(c if c.isprintable() else "?" for c in text.strip()[:_SHOWN]) or "nothing"
+        said = masked(text.strip())[:_SHOWN]
+        shown = "".join(c if c.isprintable() else "?" for c in said) or "nothing"
         raise HostError(host, what, "an answer that cannot be understood", shown) from error
 
 
@@ -302,7 +304,7 @@ def _result(stdout: list[str], stderr: list[str], timed_out: bool, mark: str) ->
     """What is between the first mark and the last; nothing where one of them is missing."""
     if TOO_LONG in stdout[:1] or sum(map(len, stdout)) > LONGEST:
         return HostResult("", TOO_LONG, None)
-    errors = "\n".join(stderr)
+    errors = masked("\n".join(stderr))
     framed = [index for index, line in enumerate(stdout) if line.startswith(mark + " ")]
     status_text = stdout[framed[-1]][len(mark) + 1 :].strip() if len(framed) > 1 else ""
     status = int(status_text) if _STATUS.fullmatch(status_text) else None

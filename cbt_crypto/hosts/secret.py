@@ -14,10 +14,10 @@ MASK = "***"
 #: Shorter ones would mask words.
 _SHORTEST = 8
 _kept: set[str] = set()
-#: `key = AQ...`, `rgw keystone admin password = ...`, `"secret": "..."`, `--passphrase=...`
+#: `key = AQ...`, `rgw_keystone_admin_password = ...`, `"secret": ["..."]`, `--passphrase=...`
 _LOOKS_SECRET = re.compile(
-    r"(?P<name>\b(?:key|secret|password|passphrase|passwd|token|private_?key)\b"
-    r"[\"']?[ \t]*[=:][ \t]*[\"']?)(?P<value>[^\s\"'\\,;]{8,})",
+    r"(?P<start>(?<![\w-])(?P<name>[\w-]*(?:key|secret|password|passphrase|passwd|token))\b"
+    r"[\"']?[ \t]*[=:][ \t]*\[?[\"']?)(?P<value>[^\s\"'\\,;]{4,})",
     re.IGNORECASE,
 )
 
@@ -39,8 +39,10 @@ def masked(text: str) -> str:
 
 def _hide(match: re.Match[str]) -> str:
     value = match["value"]
-    # A file's name, a variable or an option's argument is no secret.
-    return match[0] if value.startswith(("/", "$", "-", MASK)) else match["name"] + MASK
+    # A file's name, a variable or an option's argument is no secret, nor is a short `key`.
+    kept = is_secret(match["name"], value if len(value) >= _SHORTEST else 0)
+    is_plain = value.startswith(("/", "$", "-", MASK)) or not kept
+    return match[0] if is_plain else match["start"] + MASK
 
 
 def keep_secrets(value: Any, name: str = "") -> None:
@@ -51,8 +53,8 @@ def keep_secrets(value: Any, name: str = "") -> None:
     elif isinstance(value, (list, tuple)):
         for element in value:
             keep_secrets(element, name)
-    elif isinstance(value, str) and len(value) >= _SHORTEST and is_secret(name, value):
-        keep(value)
+    elif not isinstance(value, bool) and len(f"{value}") >= _SHORTEST and is_secret(name, value):
+        keep(f"{value}")
 
 
 # -- options ------------------------------------------------------------------------------------
@@ -84,8 +86,9 @@ _WITHIN = (
 )
 
 
-def is_secret(name: str, value: str) -> bool:
+def is_secret(name: str, value: object) -> bool:
     """Whether an option or a key of that name keeps something that only its owner may know."""
+    value = f"{value}"
     words = re.findall(r"[a-z0-9]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
     if not value.strip() or not words or words[-1] in _ABOUT:
         return False
@@ -106,7 +109,9 @@ def document_without(value: Any, name: str = "") -> Any:
         return {key: document_without(inner, f"{key}") for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
         return [document_without(element, name) for element in value]
-    return _without(name, value) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return _without(name, value)
+    return MASK if type(value) in (int, float) and is_secret(name, value) else value
 
 
 def _option(match: re.Match[str]) -> str:

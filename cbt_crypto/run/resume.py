@@ -266,8 +266,10 @@ def write_plan(archive: Path, plan: Plan) -> None:
         {
             "title": campaign.title,
             "baseline": {"dimension": campaign.compared, "value": campaign.baseline},
-            "configurations": campaign.document["cluster"].get("configurations", {"Default": {}}),
-            **({"matrix": campaign.cluster.matrix} if campaign.cluster.matrix else {}),
+            "configurations": document_without(
+                campaign.document["cluster"].get("configurations", {"Default": {}})
+            ),
+            **({"matrix": document_without(matrix)} if (matrix := campaign.cluster.matrix) else {}),
             "cells": [
                 {**_planned(cell), "path": cell.path}
                 for cell in plan.cells

@@ -29,7 +29,7 @@ from cbt_crypto.errors import CampaignError, RunError, UsageError
 from cbt_crypto.hosts import ceph_conf, command_log
 from cbt_crypto.hosts.directory_on_host import Refused, check_directory
 from cbt_crypto.hosts.remote import MARK
-from cbt_crypto.hosts.secret import document_without, keep_secrets, masked, options_without
+from cbt_crypto.hosts.secret import document_without, masked, options_without
 from cbt_crypto.hosts.site import Osd, Site
 from cbt_crypto.hosts.trust_on_host import distrust
 from cbt_crypto.plan.file import of_cbt
@@ -368,8 +368,6 @@ class Settings:
             )
             with failures_named("read the campaign's file"):
                 self._module.initialize(given)
-        for section in (self._module.client_endpoints, self._module.benchmarks):
-            keep_secrets(section)
         _mask(Path(ctx.archive) / "results" / "cbt_config.yaml")
         cluster = self._module.cluster
         document = yaml.safe_load(Path(ctx.config_file).read_text(encoding="utf-8"))

@@ -28,6 +28,7 @@ from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.cluster_overlays.pools import Pools
 from cbt_crypto.errors import UsageError
+from cbt_crypto.hosts.secret import keep_secrets
 from cbt_crypto.plan import side_by_side
 from cbt_crypto.plan.file import of_cbt
 from cbt_crypto.plan.file.checks import (
@@ -157,7 +158,9 @@ def read_campaign(path: Path) -> Campaign:
 
     Raises UsageError, a line for each mistake: file, line, key, and the nearest valid name.
     """
-    return _loaded(CampaignFile(read(path)))
+    document = read(path)
+    keep_secrets(document.data)
+    return _loaded(CampaignFile(document))
 
 
 def validate_campaign(path: Path, data: Any) -> Campaign:

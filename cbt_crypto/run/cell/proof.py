@@ -22,6 +22,7 @@ from cbt_crypto.engine.contract import Looked, Looks
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.secret import document_without
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
 from cbt_crypto.run.cell import daemons_on_host, watch
 from cbt_crypto.run.cell.watch import WatchRecord
@@ -275,10 +276,10 @@ def _verdict(overlay: Overlay, site: Site, evidence: Evidence) -> dict[str, Any]
     return {
         "overlay": name,
         "present": overlay.is_present,
-        "options": overlay.model_dump(mode="json"),
+        "options": document_without(overlay.model_dump(mode="json")),
         "proved": verdict.proved,
         "reason": verdict.reason,
-        "evidence": {**verdict.evidence, **overlay.evidence_seen(site, seen)},
+        "evidence": document_without({**verdict.evidence, **overlay.evidence_seen(site, seen)}),
     }
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.base import Overlay, Transition, Verdict
+from cbt_crypto.cluster_overlays.ceph_options import CephOptions
 from cbt_crypto.engine.embedded.ceph import Ceph
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.run import campaign
@@ -95,6 +96,40 @@ def test_no_key_is_in_the_archive(
     assert host.cbt(host.write()).exit_code == 0
     for path in host.archive.rglob("*"):
         assert path.is_dir() or b"S3CRETKEY" not in path.read_bytes()
+
+
+def test_no_password_of_the_file_is_in_anything_that_is_written(
+    host: Any, no_overlays: None
+) -> None:
+    """Those in options of overlays were in plan.json, proof.json, commands.log and the report."""
+    if not shutil.which("rados"):
+        pytest.skip("needs ceph-common, which knows what options there are")
+    OVERLAYS["ceph_options"] = CephOptions
+    conf = host.directory / "ceph.conf"
+    conf.write_text("[client.rgw]\nrgw keystone admin token = hunter2-of-conf\n")
+    secret = {"rgw_keystone_admin_password": "hunter2", "rgw_crypt_kmip_password": 12345678901}
+    options = {"ceph_options": {"osd": secret, "client": {"rgw_ldap_secret": "hunter2 long/"}}}
+    levels = {"no": {}, "yes": options}
+    # What a daemon that reads the file says of it, and what is kept of that.
+    host.programs("ceph-osd", "echo \"parse error: 'hunter2 long/', hunter2-of-conf\" >&2; exit 1")
+    said = ""
+    for of_file in (
+        {"configurations": {"Default": {}, "RGW": options}},
+        {"matrix": {"rgw": levels}},
+    ):
+        shutil.rmtree(host.archive, ignore_errors=True)
+        cluster = {"conf_file": str(conf), **of_file}
+        if "matrix" in of_file:
+            cluster["configurations"] = ...
+            host.programs("ceph-osd", "exit 0")
+        result = host.cbt(host.write(cluster=cluster), report=True)
+        said += result.output
+        assert ("rgw_ldap_secret" in said) == ("matrix" in of_file)
+        for path in filter(Path.is_file, host.archive.rglob("*")):
+            said += f"{path}: {path.read_text(errors='replace')}\n"
+    assert "parse error: '***', ***" in said and "rgw_keystone_admin_password" in said
+    leaks = [line for line in said.splitlines() if "hunter2" in line or "12345678901" in line]
+    assert leaks == []
 
 
 def test_a_machine_is_warmed_up_once_and_that_is_not_counted(host: Any, no_overlays: None) -> None:

@@ -17,14 +17,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cbt_crypto.cluster_overlays import tunnel_on_host
+from cbt_crypto.cluster_overlays.base import Overlay, Seen
+from cbt_crypto.cluster_overlays.ceph_options import CephOptions
 from cbt_crypto.cluster_overlays.network import Network
+from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.choice import embedded
-from cbt_crypto.hosts import ceph_conf, keys_on_host, requirement
+from cbt_crypto.hosts import ceph_conf, command_log, keys_on_host, requirement
 from cbt_crypto.hosts.devices import destroy, rbd_images
-from cbt_crypto.hosts.secret import document_without, is_secret, options_without
-from cbt_crypto.hosts.site import Site
+from cbt_crypto.hosts.secret import document_without, is_secret, masked, options_without
+from cbt_crypto.hosts.site import Osd, Site
 from cbt_crypto.plan.file import Campaign, read_campaign
 from cbt_crypto.plan.steps import plan
+from cbt_crypto.run.cell.proof import Evidence, judge
+from cbt_crypto.run.cell.watch import WatchRecord
 from cbt_crypto.run.journal import Journal, path_of
 from cbt_crypto.run.resume import check_archive, write_plan
 
@@ -131,6 +136,57 @@ def test_a_conf_of_several_lines(tmp_path: Path) -> None:
     path.write_text("[client.rgw]\nrgw keystone admin password = hunt\\\n  er2\n")
     shown = options_without(ceph_conf.render(ceph_conf.read(path)))
     assert shown == "[client.rgw]\nrgw_keystone_admin_password = ***\n"
+
+
+PASSWORD = {"rgw_keystone_admin_password": "hunter2"}
+
+
+def test_what_proves_an_option_that_is_a_password() -> None:
+    """It was in the options, the evidence and the reason of proof.json."""
+    osd = Osd(0, "a", "/dev/x", "/t/osd.0", "/t/osd.0.asok", "/t/osd.0.pid")
+    site = Site("/t", "/t/c.conf", "a", ("a",), (osd,))
+    named: dict[str, tuple[Overlay, ...]] = {"plain": (), "secret": (CephOptions(osd=PASSWORD),)}
+    (name,) = PASSWORD
+    for overlays in CephOptions.beside(named).values():
+        for value, later in (
+            ("hunter2", "hunter2"),
+            ("hunter2", "hunter2-b"),
+            ("hunter2-a", "hunter2"),
+        ):
+            looks = [
+                {"ceph_options": {"a": json.dumps({"osd.0": {name: {"value": now, "set": []}}})}}
+                for now in (value, later)
+            ]
+            seen = [Seen({"osd.0": {name: now}}, 1.0) for now in ("hunter2-b", "hunter2-c")]
+            watched = {"a": WatchRecord({"ceph_options": seen}, {}, 2)}
+            found = json.dumps(judge(Stack(overlays), site, "c", Evidence(*looks, watched)))
+            assert "hunter2" not in found and '"rgw_keystone_admin_password": "***"' in found
+
+
+def test_what_is_sent_to_hosts_is_in_no_process_s_arguments() -> None:
+    """A password was an argument of python3, which every user of a host sees."""
+    site = Site("/t", "/t/c.conf", "a", ("a",), (Osd(0, "a", "/d", "/o", "/s", "/p"),))
+    named: dict[str, tuple[Overlay, ...]] = {"c": (CephOptions(osd=PASSWORD),)}
+    ((overlay,),) = CephOptions.beside(named).values()
+    assert "hunter2" not in str(overlay.ask(site)), "whose answers the archive keeps"
+    known = {name: {"type": "str", "flags": ["runtime"], "values": {}} for name in PASSWORD}
+    text = overlay.decided({"a": json.dumps(known)}).after_osds(site)["a"]
+    command, _, rest = text.partition("<<'PYTHON_PROGRAM'\n")
+    assert "hunter2" in rest and "hunter2" not in command
+    assert "hunter2" not in command_log.line(0, ["a"], "set", text, "exit 0", 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'python3 - \'{"wanted": {"rgw_keystone_admin_password": ["hunter2"]}}\'',
+        "rgw_keystone_admin_password = hunter2", "env AWS_SECRET_ACCESS_KEY=hunter2-long s3",
+    ],
+)  # fmt: skip
+def test_a_command_that_is_logged(text: str) -> None:
+    """`password` was not seen in `admin_password`."""
+    assert "hunter2" not in masked(text) and "***" in masked(text)
+    assert masked('{"prefix": "osd set", "key": "noout"}').endswith('"noout"}')
 
 
 @pytest.mark.parametrize("planted", ["link", "stranger", "open"])
