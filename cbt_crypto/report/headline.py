@@ -295,19 +295,45 @@ def _counted_hosts(environment: Mapping[str, Any]) -> str:
 def versions(environment: Mapping[str, Any]) -> Iterator[str]:
     """`Ceph 18.2.7` and `kernel 6.12.48`, each where all OSD hosts say the same."""
     hosts = _osd_hosts(environment).values()
-    said = {str(mapping(about.get("versions")).get("ceph")) for about in hosts}
-    ceph = re.match(r"ceph version ([\w.]+)", said.pop()) if len(said) == 1 else None
-    if ceph:
-        yield f"Ceph {ceph[1]}"
-    kernels = [about.get("kernel") for about in hosts]
-    if kernels and isinstance(kernels[0], str) and all(one == kernels[0] for one in kernels):
-        yield f"kernel {kernels[0]}"
+    for key in ("ceph", "kernel"):
+        said = {_versions_of(about, key) for about in hosts}
+        if len(said) == 1 and (values := said.pop()):
+            yield f"{_VERSIONS[key]} {' and '.join(values)}"
+
+
+#: What may have been upgraded between two starts of a campaign: key of environment.json -> name.
+_VERSIONS = {"ceph": "Ceph", "kernel": "kernel", "openssl": "", "fio": "", "cryptsetup": ""}
+
+
+def _versions_of(about: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """The versions of one program that a host had, the oldest first: one, but after an upgrade."""
+    before = about.get("before")
+    then = map(mapping, before if isinstance(before, (list, tuple)) else ())
+    now = {**about, **mapping(about.get("versions"))}
+    said = [one for one in (each.get(key) for each in (*then, now)) if isinstance(one, str)]
+    if key == "ceph":
+        said = [match[1] for one in said if (match := re.match(r"ceph version ([\w.]+)", one))]
+    return tuple(dict.fromkeys(one.partition(" flags")[0] for one in said))
+
+
+def _upgraded(hosts: Sequence[Any]) -> Iterator[str]:
+    said = [
+        f"{name} {' and '.join(dict.fromkeys(one for several in mixed for one in several))}".strip()
+        for key, name in _VERSIONS.items()
+        if (mixed := [v for v in (_versions_of(mapping(h), key) for h in hosts) if len(v) > 1])
+    ]
+    if said:
+        yield (
+            f"Measured with {'; '.join(said)}: the campaign went on after an upgrade, and cells "
+            "of before and after are compared. Measure the older ones again with --again."
+        )
 
 
 def _limits(report: Report) -> Iterator[str]:
     if note := report.emulated_note():
         yield f"{note[:1].upper()}{note[1:]}."
     hosts = mapping(report.environment.get("hosts"))
+    yield from _upgraded(list(hosts.values()))
     if any(mapping(about).get("osds_on_files") for about in hosts.values()):
         yield "OSDs are on files, not on drives."
     cells = [cell for cell in report.cells if cell.state != "missing"]

@@ -138,6 +138,7 @@ class EnvironmentFile:
         self._drives = drives_of(campaign.cluster)
         self._overlays: list[Overlay] = []
         self._confs: dict[str, str] = {}
+        self._is_new = True
 
     def describe(self, stacks: Iterable[Stack]) -> None:
         """One overlay of each kind that the stacks name is asked: what it says is about hosts."""
@@ -145,18 +146,46 @@ class EnvironmentFile:
         self._overlays = list({overlay.name: overlay for overlay in named}.values())
 
     def note(self, configuration: str, target: Target) -> None:
-        """Note the ceph.conf that is in force now; and the hosts, unless they are known."""
+        """Note the ceph.conf that is in force now; and once, as they may be others, the hosts."""
         name = ", ".join(filter(None, (configuration, words(target.variant))))
         self._confs[name] = options_without(target.conf_text)
         noted = read_json(self._path)
-        if noted is None or not set(target.site.hosts) <= set(noted.get("hosts", ())):
+        if (
+            self._is_new
+            or noted is None
+            or not set(target.site.hosts) <= set(noted.get("hosts", ()))
+        ):
             everywhere = replace(target.site, drives=self._drives)
-            noted = collect(self._remote, everywhere, self._engine, self._overlays)
+            found = collect(self._remote, everywhere, self._engine, self._overlays)
             if self._drives:
-                noted["drives"] = describe_drives(self._remote, self._drives)
+                found["drives"] = describe_drives(self._remote, self._drives)
+            noted = self._after(noted or {}, found)
+            self._is_new = False
         noted.pop("format", None)
         noted["ceph_conf"] = {**noted.get("ceph_conf", {}), **self._confs}
         write_json(self._path, noted)
+
+    def _after(self, noted: Mapping[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+        """What was found, with the versions that cells were measured with before, until when."""
+        known = noted.get("hosts", {})
+        measured = any(self._path.parent.glob("[0-9]*/id-*/cell.json"))
+        for host in known.keys() & found["hosts"].keys():
+            before = known[host].get("before", [])
+            then, now = map(_versions, (known[host], found["hosts"][host]))
+            if measured and any(then[key] != now[key] for key in then.keys() & now.keys()):
+                before = [*before, {**then, "until": time.time()}]
+            found["hosts"][host].update({"before": before} if before else {})
+        kept = {key: noted[key] for key in ("started", "ceph_conf") if key in noted}
+        return {**found, **kept, "hosts": {**known, **found["hosts"]}}
+
+
+#: What figures before and after an upgrade may differ by.
+_UPGRADED = ("kernel", "openssl", "ceph", "fio", "cryptsetup")
+
+
+def _versions(about: Mapping[str, Any]) -> dict[str, str]:
+    said = {**about, **about.get("versions", {})}
+    return {key: said[key] for key in _UPGRADED if said.get(key)}
 
 
 def collect(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from fake_hosts import FakeHosts
@@ -14,7 +17,15 @@ from cbt_crypto.engine.choice import embedded
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import Osd, Site
-from cbt_crypto.run.environment import SCRIPT, authentication, collect, git_commit, host_facts
+from cbt_crypto.plan.file.cluster import ClusterSection
+from cbt_crypto.run.environment import (
+    SCRIPT,
+    EnvironmentFile,
+    authentication,
+    collect,
+    git_commit,
+    host_facts,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -123,6 +134,45 @@ def test_this_machine() -> None:
     for name, card in facts["networks"].items():
         assert card["mtu"] == int(Path(f"/sys/class/net/{name}/mtu").read_text())
     assert found["engine"]["name"] == "embedded"
+
+
+@pytest.mark.parametrize("is_measured", [True, False])
+def test_an_upgrade_between_two_starts_is_noted(tmp_path: Path, is_measured: bool) -> None:
+    """Hosts were described once: a report gave the old versions for cells of the new ones, too."""
+    said = {"kernel": "6.1.0", "fio": "fio-3.33"}
+
+    def say(host: str, command: str) -> str:
+        return f"kernel\t{said['kernel']}\nversion.fio\t{said['fio']}\nload\t{said['kernel'][0]}\n"
+
+    def start() -> dict[str, Any]:
+        campaign: Any = SimpleNamespace(cluster=ClusterSection(head="a", clients=["a"]))
+        remote = FakeHosts(say).remote()
+        file = EnvironmentFile(tmp_path, remote, embedded(), campaign)
+        site = Site("/t", "/c", "localhost", (), ())
+        target: Any = SimpleNamespace(conf_text="[global]\n", site=site, variant=())
+        for configuration in ("A", "B"):
+            file.note(configuration, target)
+        environment: dict[str, Any] = json.loads(
+            (tmp_path / "results/environment.json").read_text()
+        )
+        return environment
+
+    first = start()
+    cell = tmp_path / "results" / "00000000" / "id-0123456789abcdef" / "cell.json"
+    if is_measured:
+        cell.parent.mkdir(parents=True)
+        cell.write_text("{}")
+    assert "before" not in start()["hosts"]["localhost"], "nothing was upgraded"
+    said["kernel"] = "6.12.0"
+    upgraded = start()
+    assert upgraded["started"] == first["started"] and set(upgraded["ceph_conf"]) == {"A", "B"}
+    facts = upgraded["hosts"]["localhost"]
+    assert (facts["kernel"], facts["versions"]["fio"]) == ("6.12.0", "fio-3.33")
+    then = [{key: before[key] for key in said} for before in facts.get("before", ())]
+    assert then == ([{"kernel": "6.1.0", "fio": "fio-3.33"}] if is_measured else [])
+    said["fio"] = "fio-3.39"
+    again = start()["hosts"]["localhost"].get("before", [])
+    assert len(again) == 2 * is_measured and again[:1] == facts.get("before", [])
 
 
 def test_a_directory_that_is_no_checkout(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from cbt_crypto.report import ReportOptions, build, show, write
 from cbt_crypto.report.comparison import compare as compare_archives
 from cbt_crypto.report.document import document, reopened, tidy, wide
 from cbt_crypto.report.figures.doubts import notes_of
+from cbt_crypto.report.headline import versions
 from cbt_crypto.report.markdown import escape, markdown
 from cbt_crypto.report.model import Comparison
 from cbt_crypto.report.page import page
@@ -307,6 +308,23 @@ def test_saturated_nodes_are_warned_of(tmp_path, synthetic):
     )  # fmt: skip
     (cell,) = build(synthetic.write_archive(campaign, tmp_path / "b")).cells
     assert "processors saturated (over 95 % busy): osd0, client0" in cell.warnings
+
+
+def test_cells_of_before_and_after_an_upgrade(small):
+    """A campaign that went on after an upgrade: its report knew the versions of one start."""
+    ceph = "ceph version {} (0123abc) reef (stable)"
+    then = {"ceph": ceph.format("18.2.7"), "kernel": "6.1.0", "until": 1.7e9}
+    now = {"kernel": "6.1.0", "versions": {"ceph": ceph.format("19.2.0")}, "before": [then]}
+    _edit(
+        small / "results/environment.json", lambda e: [h.update(now) for h in e["hosts"].values()]
+    )
+    report = build(small)
+    assert report.limits[0].startswith("Measured with Ceph 18.2.7 and 19.2.0: the campaign went on")
+    assert list(versions(report.environment)) == ["Ceph 18.2.7 and 19.2.0", "kernel 6.1.0"]
+    for odd in (7, [7], [{"kernel": [1]}], {"kernel": "x"}):
+        now["before"] = odd
+        environment = {**report.environment, "hosts": {"a": {**now, "roles": ["osds"]}}}
+        assert list(versions(environment)) == ["Ceph 19.2.0", "kernel 6.1.0"]
 
 
 def test_an_anonymous_report_names_no_host_and_no_address(small, tmp_path):
