@@ -19,6 +19,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from cbt_crypto.errors import CampaignError, RunError, UsageError
+from cbt_crypto.run.interrupt import like_ctrl_c
 
 #: Settings of every command and group.
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
@@ -277,7 +278,7 @@ class LazyGroup(SentenceGroup):
 
 def _guarded(invoke: Any, ctx: click.Context, failure: int) -> Any:
     """Run a command; what the system refuses it ends with `failure`."""
-    with unfailing_output() as output:
+    with unfailing_output() as output, like_ctrl_c():
         speak_ascii()
         # Whatever the shell's is: nobody but the user and his group writes to what is made here.
         os.umask(os.umask(0o022) | 0o002)

@@ -37,7 +37,7 @@ from cbt_crypto.plan_command import archive_of, finished, tell_engine, with_conf
 from cbt_crypto.run import devices
 from cbt_crypto.run.campaign import Holding, Outcome, run_campaign
 from cbt_crypto.run.detached import detach
-from cbt_crypto.run.interrupt import Abandoned, interrupts, like_ctrl_c
+from cbt_crypto.run.interrupt import Abandoned, interrupts
 from cbt_crypto.run.journal import devices_before, own_left_over
 from cbt_crypto.run.locks import hosts_held, locked, own_id, this_run
 from cbt_crypto.run.preflight import check
@@ -49,11 +49,7 @@ from cbt_crypto.units import counted
 
 def launch(options: RunOptions) -> None:
     """Run what is left of a campaign, print its tables, and end the program with its status."""
-    with like_ctrl_c():
-        _launch(options, Console())
-
-
-def _launch(options: RunOptions, console: Console) -> None:
+    console = Console()
     campaign = with_conf(read_campaign(options.config_file), options.conf)
     say_notes(options.config_file, campaign.notes)
     archive = archive_of(campaign, options)

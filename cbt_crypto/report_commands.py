@@ -29,6 +29,7 @@ from cbt_crypto.archive.files import write_whole
 from cbt_crypto.archive.pack import Pack, is_pack, opened, pack, pack_summary
 from cbt_crypto.command_line import archive_argument, archives_argument, examples, say, say_error
 from cbt_crypto.errors import RunError, UsageError
+from cbt_crypto.hosts import directories
 from cbt_crypto.hosts.remote import NONSENSE
 from cbt_crypto.run.detached import changed, running
 
@@ -112,7 +113,7 @@ def report(
     elif not is_pack(archive):
         built = _finish(build(archive, ReportOptions(**options), fresh=fresh), out_dir or archive)
     else:
-        with opened(archive) as pack:
+        with _opened(archive) as pack:
             if pack.is_summary:
                 built = _reopened(pack, **options)
             else:
@@ -127,6 +128,12 @@ def report(
         page = (place / "report.html").resolve().as_uri()
         if not webbrowser.open(page):
             say(f"no browser is here; open {page}")
+
+
+def _opened(path: Path) -> contextlib.AbstractContextManager[Pack]:
+    """Under a name by which what a killed process left is found and removed."""
+    directories.clear_dead()
+    return opened(path, directories.prefix("pack"))
 
 
 def _browser() -> str:
@@ -275,7 +282,7 @@ def _unpacked_path(path: Path, stack: contextlib.ExitStack, command: str = "comp
     """Where an archive is, unpacked for as long as `stack` lives."""
     if not is_pack(path) or _is_other(path):
         return path
-    pack = stack.enter_context(opened(path))
+    pack = stack.enter_context(_opened(path))
     if pack.is_summary:
         raise UsageError(f"{path}: is a summary; {command} needs a pack of the runs")
     return pack.folder

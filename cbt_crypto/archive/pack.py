@@ -157,7 +157,7 @@ _READABLE = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 _LONGEST_NAME = 1000
 _PLAIN = re.compile(r"[^\x00-\x1f\x7f\\:]+")
 #: How the directory begins that a pack's content is in while it is looked at.
-_TEMPORARY = "cbt-crypto-pack-"
+_TEMPORARY = "cbt-pack-"
 
 
 class PackedFile(BaseModel):
@@ -196,9 +196,9 @@ class Pack:
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[Pack]:
+def opened(path: Path, prefix: str = _TEMPORARY) -> Iterator[Pack]:
     """A pack's content in a directory of its own, gone afterwards; UsageError for what is wrong."""
-    with tempfile.TemporaryDirectory(prefix=_TEMPORARY) as directory:
+    with tempfile.TemporaryDirectory(prefix=prefix) as directory:
         try:
             with open_regular(path) as stream:
                 size = _checked_size(stream)

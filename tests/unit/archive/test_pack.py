@@ -5,8 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 import stat
 import struct
+import subprocess
+import sys
+import tempfile
+import time
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -19,6 +24,7 @@ from hypothesis import strategies as st
 
 from cbt_crypto.archive.pack import MANIFEST, opened, pack
 from cbt_crypto.errors import UsageError
+from cbt_crypto.hosts import directories
 
 pytestmark = pytest.mark.unit
 
@@ -51,6 +57,41 @@ def test_what_goes_in_comes_out(archive: Path, tmp_path: Path) -> None:
         "results/00000000/id-1/empty",
     }  # fmt: skip
     assert not any("passwd" in name or "pipe" in name or "journal" in name for name in names)
+
+
+@pytest.mark.parametrize("command", ["report", "pack"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_a_signal_leaves_nothing(
+    archive: Path, tmp_path: Path, number: signal.Signals, command: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """A closed terminal left the content of a pack in /tmp: up to 100 times its size."""
+    if number is signal.SIGKILL and command == "pack":
+        pytest.skip("nothing is told of this signal, and no temporary place is this one")
+    temporary, out = tmp_path / "tmp", tmp_path / "out"
+    temporary.mkdir()
+    out.mkdir()
+    for name in range(20):
+        with (archive / "results" / f"log.{name}").open("wb") as file:
+            file.truncate(60 << 20)
+    packed = Path(__file__).parent.parent / "data/packs/archive-format-1.zip"
+    words = ["pack", archive, "-o", "a.zip"] if command == "pack" else ["report", packed, "-o", "."]
+    with subprocess.Popen(
+        [sys.executable, "-m", "cbt_crypto", *map(str, words)], cwd=out, stdout=subprocess.DEVNULL,
+        env={**os.environ, "TMPDIR": str(temporary)}, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        ends = time.monotonic() + 60
+        while not [*temporary.glob("cbt-*pack-*"), *out.glob(".a.zip.*")]:
+            assert process.poll() is None and time.monotonic() < ends
+            time.sleep(0.01)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+    if number is signal.SIGKILL:
+        monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+        directories.clear_dead()
+    else:
+        assert (process.returncode, said) == (2, "interrupted\n")
+    assert [*temporary.iterdir(), *out.iterdir()] == []
 
 
 def test_the_same_archive_gives_the_same_bytes(archive: Path, tmp_path: Path) -> None:
