@@ -73,6 +73,8 @@ class _Archive(click.Path):
             CompletionItem(str(plan.parent.parent))
             for plan in sorted(Path("results").glob("*/results/plan.json"), reverse=True)
             if str(plan.parent.parent).startswith(incomplete)
+            # Shells put it on the line as it is: `$(id)` in a name would be run.
+            and re.fullmatch(r"[\w.+@/-]+", str(plan.parent.parent), re.ASCII)
         ]
         return archives or super().shell_complete(ctx, param, incomplete)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,31 @@ def test_both_commands_are_completed(shell: str) -> None:
     assert result.exit_code == 0
     assert f"_CBT_CRYPTO_COMPLETE={shell}_complete" in result.output
     assert f"_CBT_PY_COMPLETE={shell}_complete" in result.output
+
+
+def test_a_name_that_a_shell_would_run_is_not_offered(tmp_path: Path) -> None:
+    """`results/2026$(id)` was offered as it is, and run with Tab and Enter."""
+    for name in (
+        "2026$(id>PWN3)",
+        "2026`id`",
+        "2026;id",
+        "2026 id",
+        "2026\nid",
+        "2026-é",
+        "2026-1",
+    ):
+        (tmp_path / "results" / name / "results").mkdir(parents=True)
+        (tmp_path / "results" / name / "results" / "plan.json").touch()
+    for shell in ("bash", "zsh", "fish"):
+        asked = {"COMP_WORDS": "cbt-crypto report results/2", "COMP_CWORD": "2",
+                 "_CBT_CRYPTO_COMPLETE": f"{shell}_complete"}  # fmt: skip
+        if shell == "fish":
+            asked["COMP_CWORD"] = "results/2"
+        done = subprocess.run(
+            [sys.executable, "-m", "cbt_crypto"], cwd=tmp_path, env={**os.environ, **asked},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert re.findall("results/2026.*", done.stdout) == ["results/2026-1"], shell
 
 
 def test_bash_takes_it() -> None:
