@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -31,6 +32,7 @@ from cbt_crypto.command_line import archive_argument, archives_argument, example
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.hosts import directories
 from cbt_crypto.hosts.remote import NONSENSE
+from cbt_crypto.hosts.trust_on_host import distrust
 from cbt_crypto.run.detached import changed, running
 
 if TYPE_CHECKING:
@@ -106,6 +108,8 @@ def report(
 
     browser = _browser() if pdf else None
     place = out_dir or archive
+    if out_dir is not None:
+        _check_other(out_dir, archive)
     if watched:
         if fresh:
             build(archive, ReportOptions(**options), fresh=True)
@@ -118,9 +122,7 @@ def report(
                 built = _reopened(pack, **options)
             else:
                 built = build(pack.folder, ReportOptions(**options))
-            place = out_dir or Path(f"{archive.name.partition('.')[0]}-report")
-            if out_dir is None and any(place.glob("*")) and not (place / "report.json").is_file():
-                raise UsageError(f"{place}: is no report's directory; name another with -o")
+            place = out_dir or _place_of(archive)
             _finish(built, place)
     if browser is not None:
         _print(browser, built, place, paper)
@@ -128,6 +130,29 @@ def report(
         page = (place / "report.html").resolve().as_uri()
         if not webbrowser.open(page):
             say(f"no browser is here; open {page}")
+
+
+def _check_other(out_dir: Path, archive: Optional[Path] = None) -> None:
+    """Raise UsageError for another archive, whose report this one's would replace."""
+    is_its_own = archive is not None and out_dir.resolve() == archive.resolve()
+    if (out_dir / "results" / "plan.json").exists() and not is_its_own:
+        raise UsageError(
+            f"{out_dir}: is another archive, with a report of its own; name another -o"
+        )
+
+
+def _place_of(pack: Path) -> Path:
+    """Where a pack's report goes. Raises UsageError for what somebody else may have put there."""
+    place = Path(f"{pack.name.partition('.')[0]}-report")
+    if os.path.lexists(place):
+        status = place.lstat()
+        wrong = distrust(status, (os.geteuid(),), is_group_ours=True)
+        if wrong or not stat.S_ISDIR(status.st_mode):
+            raise UsageError(f"{place}: {wrong or 'is no directory'}; name another with -o")
+        if any(place.iterdir()) and not (place / "report.json").is_file():
+            raise UsageError(f"{place}: is no report's directory; name another with -o")
+    _check_other(place)
+    return place
 
 
 def _opened(path: Path) -> contextlib.AbstractContextManager[Pack]:
@@ -229,6 +254,7 @@ def compare(
     from cbt_crypto.report import ReportOptions  # noqa: PLC0415
     from cbt_crypto.report.comparison import compare as compare_archives  # noqa: PLC0415
 
+    _check_other(out_dir)
     with contextlib.ExitStack() as stack:
         paths = {name: _unpacked_path(path, stack) for name, path in _named(archives).items()}
         _finish(compare_archives(paths, ReportOptions(**options), baselines), out_dir)

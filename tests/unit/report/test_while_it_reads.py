@@ -81,6 +81,52 @@ def test_a_file_that_becomes_a_link_is_not_packed(
                     assert name not in packed.namelist() or packed.read(name) == b"x"
 
 
+@pytest.mark.parametrize("planted", ["link", "stranger", "open", "archive", "own"])
+def test_the_usual_place_for_a_pack_s_report(
+    small: Path, tmp_path: Path, planted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NAME-report was another user's link, and root's own archive got the report of a pack."""
+    monkeypatch.chdir(tmp_path)
+    assert said("pack", small, "-o", "sent.zip").exit_code == 0
+    place, precious = tmp_path / "sent-report", tmp_path / "precious"
+    precious.mkdir()
+    (precious / "report.json").write_text("mine")
+    if planted == "link":
+        place.symlink_to(precious)
+    else:
+        place.mkdir()
+        (place / "report.json").write_text("mine")
+        place.chmod(0o777 if planted == "open" else 0o755)
+    if planted == "stranger":
+        if os.geteuid() != 0:
+            pytest.skip("needs root, to be somebody else too")
+        os.chown(place, 65534, 65534)
+    if planted == "archive":
+        (place / "results").mkdir()
+        (place / "results" / "plan.json").write_text("{}")
+    result = said("report", "sent.zip")
+    if planted == "own":
+        assert result.exit_code == 0 and (place / "report.html").exists()
+        return
+    assert (result.exit_code, result.output.count("\n")) == (2, 1)
+    assert result.output.startswith("sent-report: ") and "name another" in result.output
+    assert (place / "report.json").read_text() == "mine"
+
+
+@pytest.mark.parametrize("command", ["report", "compare"])
+def test_a_report_does_not_replace_that_of_another_archive(
+    small: Path, tmp_path: Path, command: str
+) -> None:
+    """`report X -o Z` replaced the report of Z without a word."""
+    other = tmp_path / "other"
+    (other / "results").mkdir(parents=True)
+    (other / "results" / "plan.json").write_text("{}")
+    result = said(command, small, "-o", other)
+    assert (result.exit_code, list(other.iterdir())) == (2, [other / "results"])
+    assert "is another archive" in result.output
+    assert said("report", small, "-o", f"{small}/").exit_code == 0, "its own"
+
+
 def test_a_file_that_is_gone_again_is_no_traceback(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
