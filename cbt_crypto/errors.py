@@ -30,5 +30,7 @@ class HostError(RunError):
         self.command = command
         self.status = status
         self.stderr = stderr
-        detail = f": {stderr}" if stderr else ""
+        # In one line: what a host says is no line of this program's own.
+        lines = " / ".join(filter(None, map(str.strip, stderr.splitlines())))
+        detail = f": {lines}" if lines else ""
         super().__init__(f"{host}: {command}: {status}{detail}")

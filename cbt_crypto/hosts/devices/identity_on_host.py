@@ -142,7 +142,9 @@ def words(known: Identity) -> str:
         ("partuuid", "partition {}"),
     )
     parts = [form.format(known[name]) for name, form in names if name in known]
-    return ", ".join((parts or ["no serial number"]) + [known.get("size", "?") + " bytes"])
+    text = ", ".join((parts or ["no serial number"]) + [known.get("size", "?") + " bytes"])
+    # In one line, whatever a drive or a journal says.
+    return " ".join(text.split())
 
 
 def difference(then: Identity, now: Identity) -> Optional[str]:

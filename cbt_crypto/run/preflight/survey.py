@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
+from cbt_crypto.archive.files import one_line
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.remote import NONSENSE, HostResult, Remote, clock_bounds, clock_difference
 from cbt_crypto.hosts.requirement import CLUSTER, Fact, Requirement
@@ -190,13 +191,17 @@ _TIMEOUT_S = 120
 
 @dataclass(frozen=True)
 class HostFinding:
-    """One thing found of one host. `error` and `warning` say what to do."""
+    """One thing found of one host, in one line. `error` and `warning` say what to do."""
 
     host: str
     column: str
     shown: str
     error: Optional[str] = None
     warning: Optional[str] = None
+
+    def __post_init__(self) -> None:
+        for name, text in vars(self).items():
+            object.__setattr__(self, name, text if text is None else one_line(text))
 
 
 def survey(remote: Remote, hosts: Sequence[str], needs: Sequence[Requirement]) -> list[HostFinding]:

