@@ -36,6 +36,13 @@ class Baseline(_Document):
     dimension: str = "configuration"
     value: Scalar
 
+    @field_validator("dimension")
+    @classmethod
+    def _dimension_is_compared(cls, value: str) -> str:
+        if value in NEVER_COMPARED:
+            raise ValueError(f"the values of {value} are different workloads")
+        return value
+
 
 class PlannedCell(_Document):
     """One cell that the campaign is to measure, once."""

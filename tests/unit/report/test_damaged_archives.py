@@ -249,6 +249,17 @@ def test_an_archive_without_a_plan_that_can_be_read_is_refused(small, text):
         build(small)
 
 
+@pytest.mark.parametrize("dimension", ["scenario", "mode"])
+def test_a_baseline_that_no_campaign_can_have(small, dimension):
+    """A plan whose baseline was a scenario ended `report` with a KeyError."""
+    path = small / "results" / "plan.json"
+    plan = json.loads(path.read_text())
+    plan["baseline"] = {"dimension": dimension, "value": "rbd_multi_client"}
+    path.write_text(json.dumps(plan))
+    with pytest.raises(UsageError, match=f"the values of {dimension} are different workloads"):
+        build(small)
+
+
 def test_what_is_no_archive_is_refused(tmp_path):
     with pytest.raises(UsageError, match="there is no such directory"):
         build(tmp_path / "nowhere")
