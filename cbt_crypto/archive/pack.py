@@ -70,10 +70,11 @@ def _names(archive: Path) -> Iterator[str]:
             except OSError:
                 # A campaign that runs writes its files beside their names first.
                 continue
-            is_plain = stat.S_ISREG(status.st_mode) and _can_be_packed(path)
+            inner = path.relative_to(archive).as_posix()
+            is_plain = stat.S_ISREG(status.st_mode) and _can_be_packed(inner)
             if is_plain and name not in _LEFT_OUT:
                 _check_filled(path, status)
-                yield path.relative_to(archive).as_posix()
+                yield inner
 
 
 def _check_filled(path: Path, status: os.stat_result) -> None:
@@ -84,10 +85,10 @@ def _check_filled(path: Path, status: os.stat_result) -> None:
         )
 
 
-def _can_be_packed(path: Path) -> bool:
-    """A zip's names are text; no file of ours has a name that is none."""
+def _can_be_packed(name: str) -> bool:
+    """A zip's names are text; no file of ours has a name that is none, or that is not read."""
     try:
-        return bool(str(path).encode("utf-8"))
+        return bool(name.encode("utf-8")) and _is_safe(name)
     except UnicodeEncodeError:
         return False
 
@@ -284,12 +285,17 @@ def _manifest(packed: zipfile.ZipFile, files: int) -> Manifest:
     return manifest
 
 
+def _is_safe(name: str) -> bool:
+    parts = name.split("/")
+    is_plain = _PLAIN.fullmatch(name) is not None and len(name) <= _LONGEST_NAME
+    return is_plain and len(parts) <= _DEEPEST and not {"", ".", ".."} & set(parts)
+
+
 def _check(entry: zipfile.ZipInfo, kind: str) -> None:
     """Raises Malformed for an entry that is more than a plain file at a plain place."""
     name, mode = entry.filename, entry.external_attr >> 16
     parts = name.split("/")
-    plain = _PLAIN.fullmatch(name) and len(name) <= _LONGEST_NAME
-    if not plain or len(parts) > _DEEPEST or any(part in ("", ".", "..") for part in parts):
+    if not _is_safe(name):
         raise Malformed(f"holds an unsafe path: {name!r}")
     expected = name == REPORT if kind == "summary" else len(parts) > 1 and parts[0] == "results"
     if not expected:

@@ -94,6 +94,17 @@ def test_a_signal_leaves_nothing(
     assert [*temporary.iterdir(), *out.iterdir()] == []
 
 
+@pytest.mark.parametrize("name", ["a\nb", "a:b", "a\\b", "a\x7fb", "/".join("abcdefgh")])
+def test_what_would_not_be_read_is_not_packed(archive: Path, tmp_path: Path, name: str) -> None:
+    """A pack had a file whose name `report` then refused, with all the rest."""
+    odd = archive / "results" / name
+    odd.parent.mkdir(parents=True, exist_ok=True)
+    odd.touch()
+    assert pack(archive, tmp_path / "a.zip") == 3
+    with opened(tmp_path / "a.zip") as found:
+        assert len(found.manifest.files) == 3
+
+
 def test_the_same_archive_gives_the_same_bytes(archive: Path, tmp_path: Path) -> None:
     pack(archive, tmp_path / "a.zip")
     os.utime(archive / "results/plan.json", (0, 0))
