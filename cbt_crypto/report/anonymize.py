@@ -15,9 +15,10 @@ from cbt_crypto.report.wording import map_text, mapping
 _ADDRESS = re.compile(
     r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?!\.?\d)|(?<![\w:])[0-9a-fA-F:]*:[0-9a-fA-F:.]*(?<![.])"
 )
-#: A network card's own; InfiniBand's has 20 bytes.
+#: A network card's own; InfiniBand's has 20 bytes. Or a card that is called by it.
 _MAC = re.compile(
-    r"(?<![\w:-])(?:[0-9a-f]{2}([:-])(?:[0-9a-f]{2}\1){4,18}[0-9a-f]{2}"
+    r"(?<!\w)(?:en|wl|ww)x[0-9a-f]{12}(?!\w)"
+    r"|(?<![\w:-])(?:[0-9a-f]{2}([:-])(?:[0-9a-f]{2}\1){4,18}[0-9a-f]{2}"
     r"|(?:[0-9a-f]{4}\.){2}[0-9a-f]{4})(?![\w:-])",
     re.IGNORECASE,
 )
@@ -50,7 +51,13 @@ def safe(report: Report) -> Report:
 
 def anonymized(report: Report) -> Report:
     """Rename a report's hosts to `host1`, ...; addresses, users, cards, names in domains too."""
-    return map_text(report, Hider(hosts_of(report)))
+    # A kernel's command line names disks, addresses and whatever else a boot needs.
+    hosts = {
+        host: {key: value for key, value in mapping(about).items() if key != "command_line"}
+        for host, about in mapping(report.environment.get("hosts")).items()
+    }
+    hidden = replace(report, environment={**report.environment, "hosts": hosts})
+    return map_text(hidden, Hider(hosts_of(report)))
 
 
 def hosts_of(report: Report) -> list[str]:

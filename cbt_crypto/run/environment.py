@@ -260,7 +260,8 @@ def host_facts(site: Site, host: str, printed: str) -> dict[str, Any]:
         "smt": facts.get("smt") or None,
         "governor": facts.get("governor") or None,
         "tuned": facts.get("tuned") or None,
-        "command_line": facts.get("command_line") or None,
+        "command_line": " ".join(map(options_without, facts.get("command_line", "").split()))
+        or None,
         "cstates": facts.get("cstates") or None,
         "aes": facts.get("aes") == "yes",
         "vaes": facts.get("vaes") == "yes",

@@ -87,6 +87,13 @@ model HUC101818CS4200
     assert facts["drives"]["/dev/sda"]["model"] == "HUC101818CS4200"
 
 
+def test_a_password_in_the_kernel_s_command_line() -> None:
+    """It was in environment.json as it is, and in a report that hides names, too."""
+    printed = "command_line\troot=UUID=4a6 rd.iscsi.password=topsecret1 ro rd.iscsi.username=bob\n"
+    facts = host_facts(SITE, "localhost", printed)
+    assert facts["command_line"] == "root=UUID=4a6 rd.iscsi.password=*** ro rd.iscsi.username=bob"
+
+
 def test_firmware_and_offloads_of_a_network_card(tmp_path: Path) -> None:
     """The script's own sed, on what ethtool printed on machines with such cards."""
     printed = Path(__file__).parents[1] / "data/hardware/ethtool_"

@@ -98,6 +98,7 @@ def test_one_host_is_one_word(host: str) -> None:
 def test_one_network_card_is_one_word() -> None:
     hide = Hider([])
     assert hide("aa:bb:cc:00:11:22 AA:BB:CC:00:11:22, aa-bb-cc-00-11-23") == "mac1 mac1, mac2"
+    assert hide("enx001122334455: wlxAABBCC001123.10") == "mac3: mac4.10", "cards called by theirs"
     assert hide("12:30:45 root@x 4:4:4 2026-11-22") == "12:30:45 root@x 4:4:4 2026-11-22"
 
 
@@ -106,6 +107,8 @@ def test_a_whole_report(small: Path) -> None:
     plan, environment = (small / "results" / f"{name}.json" for name in ("plan", "environment"))
     known = json.loads(environment.read_text())
     known["ceph_conf"] = {"A": "[mon.a]\nhost = CLIENT0.Lab.Example\nmac = 52:54:00:12:34:56\n"}
+    for about in known["hosts"].values():
+        about.update(command_line="ro custom=hunter2", networks={"enx001122334455": {"mtu": 9000}})
     environment.write_text(json.dumps(known))
     changed = json.loads(plan.read_text())
     plan.write_text(json.dumps({**changed, "title": "what alice@OSD0 measured for Client0"}))
@@ -113,7 +116,8 @@ def test_a_whole_report(small: Path) -> None:
     value = {**json.loads(cell.read_text()), "state": "failed", "reason": "bob@osd0: no answer"}
     cell.write_text(json.dumps(value))
     text = json.dumps(document(build(small, ReportOptions(anonymize=True)))).lower()
-    assert not [n for n in ("client0", "osd0", "alice", "bob", "52:54:00", "lab.ex") if n in text]
+    names = ("client0", "osd0", "alice", "bob", "52:54:00", "lab.ex", "hunter2", "0011223344")
+    assert not [name for name in names if name in text]
 
 
 def test_a_host_that_only_ceph_conf_names_is_hidden() -> None:
