@@ -51,11 +51,18 @@ def _functions(module_file: str) -> Mapping[str, str]:
     return {match[1]: match[0] for match in FUNCTION.finditer(source)}
 
 
+#: What runs a module of this package, which is the second word; the first is where that lies.
+_RUN_MODULE = """\
+import sys
+sys.path[0] = sys.argv.pop(1)
+import runpy
+runpy.run_module(sys.argv.pop(1), None, "__main__", True)
+"""
+
+
 def own_program(module: str) -> list[str]:
     """The command line of a module of this package; nothing is imported from where one stands."""
-    root = str(Path(__file__).parents[2])
-    start = f"import sys; sys.path[0] = {root!r}; import runpy; "
-    return [sys.executable, "-c", f"{start}runpy.run_module({module!r}, None, '__main__', True)"]
+    return [sys.executable, "-c", _RUN_MODULE, str(Path(__file__).parents[2]), module]
 
 
 @lru_cache
