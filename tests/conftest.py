@@ -6,6 +6,7 @@ import copy
 import json
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -35,6 +36,10 @@ from cbt_crypto.engine.upstream.checkout import (
     siblings,
 )
 from cbt_crypto.plan.file import Campaign, read_campaign
+
+# Under nohup, or in a script's background, these are ignored, also by whatever a test starts.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A machine that does something else besides must not fail a test.
 settings.register_profile("suite", deadline=None, max_examples=50)
