@@ -437,7 +437,8 @@ def tag_of(path: str) -> Optional[str]:
 
 def is_as_left(path: str) -> bool:
     """Whether nothing was written behind our tag since the device was emptied, by its samples."""
-    return bool(tag_of(path)) and tag_of(path) == _digest(path)
+    word = tag_of(path)
+    return bool(word) and word == _digest(path)
 
 
 def write_tag(path: str, word: str = "", is_first: bool = False) -> None:

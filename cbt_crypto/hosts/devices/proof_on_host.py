@@ -111,9 +111,12 @@ class Notes:
         for path in list(self.by_path):
             self.put(path, [note for note in self.each(path) if is_kept(note)])
 
-    def of_device(self, path: str) -> List[Note]:
-        """The notes on a path that are of the device which it leads to now. Raises Refused."""
-        now = identity(path)
+    def of_device(self, path: str, node: str = "") -> List[Note]:
+        """The notes on a path that are of the device which it, or `node`, leads to now.
+
+        Raises Refused.
+        """
+        now = identity(node or path)
         return [note for note in self.each(path) if not difference(note["identity"], now)]
 
     def of_node(self, node: str) -> List[Note]:
@@ -142,7 +145,8 @@ def foreign_content(path: str, notes: List[Note], working: List[Note]) -> List[s
     ours = {plain(uuid_made) for uuid_made in uuids_of(notes)}
     content = signatures(path)
     foreign = [entry["type"] for entry in content if plain(entry["uuid"]) not in ours]
-    is_known = content or is_as_left(path) or tag_of(path) in ours
+    # The tag's word first: to see that nothing was written, much of the device is read.
+    is_known = content or tag_of(path) in ours or is_as_left(path)
     if is_known or any(is_cut_short(path, note) for note in working):
         return foreign
     place = raw_data(path)
@@ -307,10 +311,7 @@ def claim(notes: Notes, path: str, then: str = "") -> str:
 
 def tag(notes: Notes, path: str, node: str = "") -> None:
     """Begin a claimed device with our tag, which says by which claim; `node` is to be wiped."""
-    now = identity(node or path)
-    claims = [
-        n for n in notes.each(path) if n.get("claimed") and not difference(n["identity"], now)
-    ]
+    claims = [note for note in notes.of_device(path, node) if note.get("claimed")]
     if not claims:
         raise Refused("is not claimed by this run, so it is left alone")
     write_tag(node or path, plain(claims[0]["uuid"]), is_first=bool(node))
@@ -407,9 +408,8 @@ def own_mapping(notes: Notes, name: str) -> bool:
 
 def is_lent(notes: Notes, path: str) -> bool:
     """Whether others overwrite the device for a cell, by our leave."""
-    its = [note for note in notes.each(path) if note.get("claimed")]
-    now = identity(path)
-    return any(n.get("working") == "lent" and not difference(n["identity"], now) for n in its)
+    its = notes.of_device(path)
+    return any(note.get("claimed") and note.get("working") == "lent" for note in its)
 
 
 def emptied(notes: Notes, path: str, node: str) -> None:
@@ -423,9 +423,8 @@ def emptied(notes: Notes, path: str, node: str) -> None:
                     device.seek(place)
                     device.write(bytes(TAG_BYTES))
     write_tag(node)
-    for note in notes.each(path):
-        if not difference(note["identity"], identity(node)):
-            note["claimed"], note["working"] = False, ""
+    for note in notes.of_device(path, node):
+        note["claimed"], note["working"] = False, ""
     notes.save()
 
 
