@@ -194,6 +194,23 @@ def _forget_partitions() -> None:
 
 
 @pytest.fixture
+def start_child() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts a program and waits for its first line, `up`; it ends with the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(command: list[str], up: str = "up", **more: Any) -> subprocess.Popen[str]:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **more)
+        started.append(process)
+        assert process.stdout is not None and process.stdout.readline() == f"{up}\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
 def without_discards(tmp_path: Path) -> Iterator[Path]:
     """A directory whose files have no holes, so that loop devices on them cannot discard."""
     folder = tmp_path / "ramfs"

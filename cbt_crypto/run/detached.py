@@ -28,6 +28,7 @@ from cbt_crypto.archive.folder import open_archive
 from cbt_crypto.engine.contract import LiveFigures
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.plan.predict import Left
+from cbt_crypto.run.interrupt import held_back
 from cbt_crypto.run.journal import left_over
 from cbt_crypto.run.locks import describe, is_dead
 
@@ -131,13 +132,15 @@ def detach(archive: Path, arguments: Sequence[str], say: Callable[[str], None]) 
     if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1 or status.st_uid != os.geteuid():
         os.close(log)
         raise UsageError(f"{path}: is not a file of yours alone; remove it")
+    process = None
     with os.fdopen(log, "r+b", buffering=0) as file:
         begin = file.seek(0, os.SEEK_END)
-        process = subprocess.Popen(
-            command(arguments), stdin=subprocess.DEVNULL, stdout=file, stderr=file,
-            start_new_session=True,
-        )  # fmt: skip
         try:
+            with held_back():
+                process = subprocess.Popen(
+                    command(arguments), stdin=subprocess.DEVNULL, stdout=file, stderr=file,
+                    start_new_session=True,
+                )  # fmt: skip
             while process.poll() is None:
                 campaign = running(archive)
                 if campaign is not None and campaign.pid == process.pid:
@@ -147,9 +150,10 @@ def detach(archive: Path, arguments: Sequence[str], say: Callable[[str], None]) 
                 time.sleep(_LOOK_S)
         except KeyboardInterrupt:
             # In a session of its own, it would go on without anybody knowing.
-            process.terminate()
-            say(f"ending process {process.pid}")
-            process.wait()
+            if process is not None:
+                process.terminate()
+                say(f"ending process {process.pid}")
+                process.wait()
             raise
         file.seek(begin)
         say(file.read().decode(errors="replace").rstrip())

@@ -67,6 +67,16 @@ def interrupts(say: Callable[[str], None]) -> Iterator[Interrupts]:
 
 
 @contextlib.contextmanager
+def held_back() -> Iterator[None]:
+    """Have the first signal that comes while the block runs come behind it."""
+    came: list[int] = []
+    with _handled_by(lambda number, frame: came.append(number)):
+        yield
+    for number in came[:1]:
+        signal.raise_signal(number)
+
+
+@contextlib.contextmanager
 def like_ctrl_c() -> Iterator[None]:
     """Have the first signal raise KeyboardInterrupt while the block runs, and a second one end."""
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -52,21 +52,15 @@ def archive(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def holder() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def holder(
+    start_child: Callable[..., subprocess.Popen[str]],
+) -> Callable[..., subprocess.Popen[str]]:
     """Starts a process that has a file open, and locked when it is to."""
-    started = []
 
     def start(path: Path, how: str = "lock") -> subprocess.Popen[str]:
-        argv = [sys.executable, "-c", _LOCKS, str(path), how]
-        process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
-        started.append(process)
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
-        return process
+        return start_child([sys.executable, "-c", _LOCKS, str(path), how], up="ready")
 
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
+    return start
 
 
 def test_nobody_runs_into_it(archive: Path) -> None:
@@ -249,10 +243,24 @@ def test_a_detached_run_has_a_session_of_its_own_and_a_log(
     assert not (archive / "campaign.log").exists(), "the archive holds results alone"
 
 
+@pytest.mark.parametrize("at_once", [False, True])
 def test_ctrl_c_ends_a_detached_run_that_checks(
-    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: bool
 ) -> None:
-    """`run --detach` said that it was interrupted; its campaign went on and formatted disks."""
+    """`run --detach` said that it was interrupted; its campaign went on and formatted disks.
+
+    `at_once`: before it is known which process was started.
+    """
+    start = subprocess.Popen
+
+    def interrupted(*words: Any, **more: Any) -> subprocess.Popen[bytes]:
+        process = start(*words, **more)
+        while not log_of(archive).read_text():
+            time.sleep(0.01)
+        return process
+
+    if at_once:
+        monkeypatch.setattr(subprocess, "Popen", interrupted)
     script = tmp_path / "run.py"
     script.write_text(
         "import os, signal, time\nprint(os.getpid(), flush=True)\n"

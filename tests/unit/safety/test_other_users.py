@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -59,23 +59,18 @@ while True:
 
 
 @pytest.fixture
-def listens() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def listens(
+    start_child: Callable[..., subprocess.Popen[str]],
+) -> Callable[..., subprocess.Popen[str]]:
     """A process of another user that holds a lock's name, and says what it likes."""
-    started: list[subprocess.Popen[str]] = []
 
     def start(resource: list[str], says: Any, user: int = NOBODY) -> subprocess.Popen[str]:
         address, *_ = hold_on_host.addresses(resource)
         command = ["setpriv", f"--reuid={user}", "--clear-groups", "/usr/bin/python3", "-c"]
         command += [_LISTENS, address.replace("\0", "@"), json.dumps(says)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        started.append(process)
-        assert process.stdout is not None and process.stdout.readline() == "up\n"
-        return process
+        return start_child(command)
 
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
+    return start
 
 
 def site(tmp_path: Path) -> Site:

@@ -75,27 +75,17 @@ def as_root() -> None:
 
 
 @pytest.fixture
-def run() -> Iterator[Run]:
+def run(start_child: Callable[..., subprocess.Popen[str]]) -> Run:
     """Starts a Python program, as another user by default, and waits until it is up."""
-    started = []
 
     def start(
         program: str, *words: Any, prefix: tuple[str, ...] = AS_NOBODY, mark: Optional[str] = None
     ) -> subprocess.Popen[str]:
         command = [*prefix, "/usr/bin/python3", "-I", "-S", "-c", program, *words]
         marked = {} if mark is None else {"CBT_CRYPTO_MARK": mark}
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, text=True, cwd="/",
-            env={"PATH": os.environ["PATH"], **marked},
-        )  # fmt: skip
-        started.append(process)
-        assert process.stdout is not None and process.stdout.readline() == "up\n"
-        return process
+        return start_child(command, cwd="/", env={"PATH": os.environ["PATH"], **marked})
 
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
+    return start
 
 
 @pytest.fixture
