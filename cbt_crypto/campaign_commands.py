@@ -34,7 +34,6 @@ from cbt_crypto.run import devices, take_down
 from cbt_crypto.run.detached import stop as stop_campaign
 from cbt_crypto.run.detached import watch as watch_archive
 from cbt_crypto.run.detached import watch_steps
-from cbt_crypto.run.interrupt import like_ctrl_c
 from cbt_crypto.run.journal import Deployment, own_left_over, path_of
 from cbt_crypto.run.locks import describe, locked
 from cbt_crypto.run.preflight import check as preflight
@@ -160,7 +159,7 @@ def cleanup(
         return
     _agree(yes, "Forget it, and leave it where it is?" if forget else "Take it down?", left)
     directories.clear_dead()
-    with like_ctrl_c(), locked(archive), command_log.recording() as log:
+    with locked(archive), command_log.recording() as log:
         log.open(archive)
         # Somebody else may have taken it down before this held the archive.
         runs = {deployment.run for deployment in take_down.to_clear(archive, foreign)}

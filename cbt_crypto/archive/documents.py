@@ -288,6 +288,10 @@ class RecordedHost(_Document):
     emulated: bool = False
 
 
+#: What of a host may be upgraded between two starts of a campaign: keys of environment.json.
+UPGRADED = ("ceph", "kernel", "openssl", "fio", "cryptsetup")
+
+
 class Environment(_Document):
     """environment.json: where the campaign ran; what else is recorded is kept as it is."""
 

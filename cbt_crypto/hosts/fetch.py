@@ -22,6 +22,8 @@ from typing import IO, Any, BinaryIO, Optional, cast
 from cbt_crypto.errors import HostError
 from cbt_crypto.hosts import shell
 
+#: Seconds in which the results of one cell must have come, or a directory must be made or emptied.
+COLLECT_S = 300
 #: What a login shell may print before the stream, in bytes.
 _GREETING = 64 << 10
 _COPY = 1 << 20

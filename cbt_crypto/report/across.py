@@ -274,8 +274,7 @@ def history(reports: Mapping[str, Report]) -> tuple[list[Grid], list[Point]]:
 def _point(row: _Row, name: str, report: Report, change: Optional[Comparison]) -> Point:
     cell = row.cells[name]
     iops = cell.comparisons.get("iops")
-    started = _started(report)
-    day = minute(started) if started else ""
+    day = minute(_started(report))
     ends = (None, None, None) if iops is None else (iops.percent, iops.low, iops.high)
     changed = (None, None) if change is None else (change.percent, change.differs)
     said = dict(word.split(" ", 1) for word in versions(report.environment))
@@ -330,6 +329,4 @@ def once(reports: Mapping[str, Report]) -> tuple[dict[str, Report], list[str]]:
 
 def _started(report: Report) -> float:
     started = report.environment.get("started")
-    if not isinstance(started, (int, float)) or not 0 < started < 2**33:
-        return 0.0
-    return float(started)
+    return float(started) if isinstance(started, (int, float)) and minute(started) else 0.0

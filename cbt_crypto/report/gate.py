@@ -26,6 +26,7 @@ from lxml.builder import E
 from cbt_crypto.archive.files import one_line
 from cbt_crypto.archive.folder import label_of, matches
 from cbt_crypto.errors import UsageError
+from cbt_crypto.report import wording
 from cbt_crypto.report.figures.doubts import is_control
 from cbt_crypto.report.figures.metric import Metric
 from cbt_crypto.report.figures.repeats import UNTIL_KNOWN, differing, p_of
@@ -130,8 +131,10 @@ def findings(report: Report, question: Question, only: Sequence[str] = ()) -> li
     names = dict.fromkeys(name_of(cell) for _, cell in rows)
     for name in question.own.keys() - names.keys():
         raise UsageError(f"--loss {name}=...: nothing is called so; name one of {', '.join(names)}")
-    noisy = f"the control is {too_noisy(report)}" if too_noisy(report) else None
-    untrusted = _UNTRUSTED if metric.key in report.distrusted else noisy
+    noisy = too_noisy(report)
+    untrusted = f"the control is {noisy}" if noisy else None
+    if metric.key in report.distrusted:
+        untrusted = _UNTRUSTED
     found = answers_of(rows, question, untrusted, report.family.get(metric.key, 0))
     return [
         answer
@@ -239,7 +242,7 @@ def _answer_of_row(
     shown = f"{gains} {-lost:.1f} %" if lost < 0 else f"{loses} {lost:.1f} %"
     if low is not None and high is not None:
         least, most = (-high, -low) if lost < 0 else (low, high)
-        shown += f" ({round(least, 1) + 0.0:.1f} to {round(most, 1) + 0.0:.1f})"
+        shown += f" ({wording.tenths(least)} to {wording.tenths(most)})"
     allowed = f"{shown}, allowed {question.loss:g} %"
     if p is None:
         answer, reason = Answer.CANNOT_TELL, _repeated_too_little(comparison, shown)

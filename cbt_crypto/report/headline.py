@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Optional
 
+from cbt_crypto.archive.documents import UPGRADED
 from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.figures.doubts import is_control
 from cbt_crypto.report.figures.factors import APART
@@ -298,11 +299,11 @@ def versions(environment: Mapping[str, Any]) -> Iterator[str]:
     for key in ("ceph", "kernel"):
         said = {_versions_of(about, key) for about in hosts}
         if len(said) == 1 and (values := said.pop()):
-            yield f"{_VERSIONS[key]} {' and '.join(values)}"
+            yield f"{_NAMES[key]} {' and '.join(values)}"
 
 
-#: What may have been upgraded between two starts of a campaign: key of environment.json -> name.
-_VERSIONS = {"ceph": "Ceph", "kernel": "kernel", "openssl": "", "fio": "", "cryptsetup": ""}
+#: The others' versions say whose they are.
+_NAMES = {"ceph": "Ceph", "kernel": "kernel"}
 
 
 def _versions_of(about: Mapping[str, Any], key: str) -> tuple[str, ...]:
@@ -318,8 +319,8 @@ def _versions_of(about: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 def _upgraded(hosts: Sequence[Any]) -> Iterator[str]:
     said = [
-        f"{name} {' and '.join(dict.fromkeys(one for several in mixed for one in several))}".strip()
-        for key, name in _VERSIONS.items()
+        f"{_NAMES.get(key, '')} {' and '.join(dict.fromkeys(chain(*mixed)))}".strip()
+        for key in UPGRADED
         if (mixed := [v for v in (_versions_of(mapping(h), key) for h in hosts) if len(v) > 1])
     ]
     if said:

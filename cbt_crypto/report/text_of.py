@@ -55,8 +55,7 @@ def interval(comparison: Optional[Comparison], loss: bool) -> str:
         half = (high - low) / 2
         return f"within run ±{half:.{1 if half < _WIDE else 0}f}"
     ends = sorted((100 - low, 100 - high)) if loss else (low, high)
-    # Not -0.0.
-    return " to ".join(f"{round(end, 1) + 0.0:.1f}" for end in ends)
+    return " to ".join(map(wording.tenths, ends))
 
 
 def star(comparison: Comparison) -> str:

@@ -69,6 +69,11 @@ def percent(value: float, loss: bool) -> str:
     return f"{100 - value:.2f}" if loss else f"{value:.2f}"
 
 
+def tenths(value: float) -> str:
+    """One decimal, and never `-0.0`."""
+    return f"{round(value, 1) + 0.0:.1f}"
+
+
 def number(value: Optional[float]) -> str:
     """Three significant digits for small numbers, whole ones with separators for large."""
     if value is None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional
 
+from cbt_crypto.archive.documents import UPGRADED
 from cbt_crypto.archive.files import read_json, write_json
 from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.cluster_overlays.stack import Stack
@@ -149,17 +150,13 @@ class EnvironmentFile:
         """Note the ceph.conf that is in force now; and once, as they may be others, the hosts."""
         name = ", ".join(filter(None, (configuration, words(target.variant))))
         self._confs[name] = options_without(target.conf_text)
-        noted = read_json(self._path)
-        if (
-            self._is_new
-            or noted is None
-            or not set(target.site.hosts) <= set(noted.get("hosts", ()))
-        ):
+        noted = read_json(self._path) or {}
+        if self._is_new or not set(target.site.hosts) <= set(noted.get("hosts", ())):
             everywhere = replace(target.site, drives=self._drives)
             found = collect(self._remote, everywhere, self._engine, self._overlays)
             if self._drives:
                 found["drives"] = describe_drives(self._remote, self._drives)
-            noted = self._after(noted or {}, found)
+            noted = self._after(noted, found)
             self._is_new = False
         noted.pop("format", None)
         noted["ceph_conf"] = {**noted.get("ceph_conf", {}), **self._confs}
@@ -179,13 +176,9 @@ class EnvironmentFile:
         return {**found, **kept, "hosts": {**known, **found["hosts"]}}
 
 
-#: What figures before and after an upgrade may differ by.
-_UPGRADED = ("kernel", "openssl", "ceph", "fio", "cryptsetup")
-
-
 def _versions(about: Mapping[str, Any]) -> dict[str, str]:
     said = {**about, **about.get("versions", {})}
-    return {key: said[key] for key in _UPGRADED if said.get(key)}
+    return {key: said[key] for key in UPGRADED if said.get(key)}
 
 
 def collect(

@@ -14,7 +14,7 @@ import pytest
 
 from cbt_crypto.engine.upstream import execution
 from cbt_crypto.errors import HostError
-from cbt_crypto.hosts import remote
+from cbt_crypto.hosts import fetch, remote
 
 pytestmark = pytest.mark.contract
 
@@ -209,7 +209,7 @@ def test_upstream_s_files_that_do_not_come_in_time_are_a_sentence(
     """It was a traceback."""
     common = upstream_bench().engine.common
     (tmp_path / "run").mkdir()
-    monkeypatch.setattr(execution, "COLLECT_S", 2)
+    monkeypatch.setattr(fetch, "COLLECT_S", 2)
     programs("tar", "exec sleep 10")
     with pytest.raises(HostError, match="nothing came: not all came within 2 s"):
         common.sync_files(str(tmp_path / "run"), str(tmp_path / "in"))

@@ -162,8 +162,6 @@ def _lines(path: Path) -> Iterable[str]:
 
 #: pdsh's default fan-out is 32; a step is to run on all hosts at once.
 MAX_FANOUT = 512
-#: Seconds in which the results of one cell must have come.
-COLLECT_S = 300
 #: Seconds without an answer from a host after which ssh gives a connection up: 3 x 5.
 SSH_OPTIONS = (
     "-oBatchMode=yes",
@@ -328,9 +326,11 @@ def sync_files(remote: str, local: str) -> None:
     os.makedirs(local, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".incoming-", dir=local) as staging:
         copying = rpdcp(nodes, "-r", remote, staging)
-        _, said = copying.communicate(COLLECT_S)
+        _, said = copying.communicate(fetch.COLLECT_S)
         if copying.timed_out:
-            raise HostError(nodes, f"copy {remote}", f"not done within {COLLECT_S} s", said[-600:])
+            raise HostError(
+                nodes, f"copy {remote}", f"not done within {fetch.COLLECT_S} s", said[-600:]
+            )
         name = os.path.basename(remote.rstrip("/"))
         taken: set[str] = set()
         for node in nodes.split(","):
@@ -373,7 +373,7 @@ def mkdir_p(path: str) -> None:
 
 def _everywhere(command: str) -> None:
     nodes = settings.getnodes("head", "clients", "osds", "mons", "mgrs")
-    pdsh(nodes, command, continue_if_error=False).communicate(COLLECT_S)
+    pdsh(nodes, command, continue_if_error=False).communicate(fetch.COLLECT_S)
 
 
 def close_connections() -> None:

@@ -28,8 +28,6 @@ from cbt_crypto.units import whole
 
 #: Linux allows 128 KiB for one argument of a program, and quotes and pdsh add to ours.
 _ARGUMENT_BYTES = 60_000
-#: Seconds in which the files of one cell must have come.
-COLLECT_S = 300
 
 
 class Fan:
@@ -118,11 +116,11 @@ def _fetched(orders: Sequence[Mapping[str, Any]]) -> str:
         start_new_session=True,
     )  # fmt: skip
     try:
-        _, said = process.communicate(json.dumps(orders).encode(), COLLECT_S)
+        _, said = process.communicate(json.dumps(orders).encode(), fetch.COLLECT_S)
     except subprocess.TimeoutExpired:
         _kill(process)
         process.communicate()
-        return f"not all came within {COLLECT_S} s"
+        return f"not all came within {fetch.COLLECT_S} s"
     return said.decode(errors="replace")
 
 

@@ -112,10 +112,7 @@ class Notes:
             self.put(path, [note for note in self.each(path) if is_kept(note)])
 
     def of_device(self, path: str, node: str = "") -> List[Note]:
-        """The notes on a path that are of the device which it, or `node`, leads to now.
-
-        Raises Refused.
-        """
+        """The notes on a path that are of its device now, or of `node`. Raises Refused."""
         now = identity(node or path)
         return [note for note in self.each(path) if not difference(note["identity"], now)]
 

@@ -170,7 +170,7 @@ def test_a_host_that_hangs_ends_every_step(
     tmp_path: Path, programs: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`mkdir` on a dead file system kept a campaign, and its tear-down, for ever."""
-    monkeypatch.setattr(common, "COLLECT_S", 1)
+    monkeypatch.setattr(fetch, "COLLECT_S", 1)
     monkeypatch.setattr(common.settings, "getnodes", lambda *roles: "localhost")
     programs("mkdir", "exec sleep 20")
     began = time.monotonic()
