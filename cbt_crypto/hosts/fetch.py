@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tarfile
 import threading
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Optional, cast
@@ -92,13 +93,14 @@ def after_mark(stream: BinaryIO, mark: str) -> None:
     raise Unfit("nothing came")
 
 
-def unpack(stream: BinaryIO, target: Path) -> list[str]:
+def unpack(stream: BinaryIO, target: Path, most: float) -> list[str]:
     """Write a tar's files below the new `target`, without the top directory's name.
 
-    Returns the links, pipes and devices left out. Raises Unfit for a torn or straying stream.
+    Returns the links, pipes and devices left out. Raises Unfit for a torn or straying stream, and
+    for one of more than `most` bytes.
     """
     left_out: list[str] = []
-    top = None
+    top, come = None, 0
     try:
         with tarfile.open(fileobj=stream, mode="r|") as tar:
             for count, member in enumerate(tar):
@@ -110,6 +112,9 @@ def unpack(stream: BinaryIO, target: Path) -> list[str]:
                 top = words[0] if top is None and words else top
                 if not words or words[0] != top:
                     raise Unfit(f"a second directory at its top: {member.name[:200]!r}")
+                come += member.size
+                if come > most:
+                    raise Unfit(f"more than {most / 2**20:.0f} MiB: its share of half of what is free here")
                 if not _write(tar, member, target.joinpath(*words[1:])):
                     left_out.append(member.name)
     # tarfile raises others than its own for what is torn.
@@ -139,20 +144,25 @@ def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> bool:
     return True
 
 
-def fetch(argv: Sequence[str], mark: str, target: Path) -> Optional[str]:
-    """Run a command that prints the mark and a tar, and unpack it; why it failed, or None."""
+def fetch(argv: Sequence[str], mark: str, target: Path, hosts: int = 1) -> Optional[str]:
+    """Run a command that prints the mark and a tar, and unpack it; why it failed, or None.
+
+    At most half of the free space is filled, by so many hosts at once.
+    """
+    target.parent.mkdir(_DIRECTORY_MODE, parents=True, exist_ok=True)
+    most = shutil.disk_usage(target.parent).free / 2 / hosts
     process = subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     errors = cast(IO[bytes], process.stderr)
-    said: list[bytes] = []
+    said: deque[bytes] = deque(maxlen=2)
     reader = threading.Thread(target=lambda: said.extend(iter(lambda: errors.read(4096), b"")))
     reader.start()
     problem = None
     try:
         with cast(IO[bytes], process.stdout) as stream:
             after_mark(cast(BinaryIO, stream), mark)
-            unpack(cast(BinaryIO, stream), target)
+            unpack(cast(BinaryIO, stream), target, most)
             # To its end, or tar there would fail at a closed pipe.
             while stream.read(_COPY):
                 pass
@@ -180,7 +190,9 @@ def main(asked: Sequence[dict[str, Any]]) -> int:
 
     def one(order: dict[str, Any]) -> None:
         problems[order["label"]] = "it failed"
-        problems[order["label"]] = fetch(order["argv"], order["mark"], Path(order["target"]))
+        problems[order["label"]] = fetch(
+            order["argv"], order["mark"], Path(order["target"]), len(asked)
+        )
 
     threads = [threading.Thread(target=one, args=(order,)) for order in asked]
     for thread in threads:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import math
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -51,7 +53,8 @@ def below(folder: Path) -> list[str]:
 def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
     """pdsh's receiver of rpdcp wrote any file of the head's user."""
     with pytest.raises(Unfit):
-        unpack(archive(member("run/a", b"x"), member(name, b"evil")), tmp_path / "in" / "run")
+        stream = archive(member("run/a", b"x"), member(name, b"evil"))
+        unpack(stream, tmp_path / "in" / "run", math.inf)
     assert not [path for path in tmp_path.rglob("*") if path.name == "evil"]
 
 
@@ -61,34 +64,36 @@ def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str) -> No
 def test_links_pipes_and_devices_are_left_out(tmp_path: Path, kind: bytes) -> None:
     odd = member("run/odd", type=kind, linkname="/etc", devmajor=8, devminor=0)
     stream = archive(odd, member("run/a", b"x"))
-    assert unpack(stream, tmp_path / "in") == ["run/odd"]
+    assert unpack(stream, tmp_path / "in", math.inf) == ["run/odd"]
     assert below(tmp_path / "in") == ["a"]
 
 
 def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "victim").mkdir()
     link = member("run/d", type=tarfile.SYMTYPE, linkname=str(tmp_path / "victim"))
-    unpack(archive(link, member("run/d/x", b"evil")), tmp_path / "in")
+    unpack(archive(link, member("run/d/x", b"evil")), tmp_path / "in", math.inf)
     assert below(tmp_path / "victim") == []
     assert (tmp_path / "in/d/x").read_bytes() == b"evil"
 
 
 def test_no_mode_gives_away_more_than_reading(tmp_path: Path) -> None:
-    unpack(archive(member("run/a", b"x", mode=0o6777), member("run/b", mode=0)), tmp_path / "in")
+    stream = archive(member("run/a", b"x", mode=0o6777), member("run/b", mode=0))
+    unpack(stream, tmp_path / "in", math.inf)
     modes = [stat.S_IMODE((tmp_path / "in" / name).stat().st_mode) for name in "ab"]
     assert modes == [0o755, 0o600]
 
 
 def test_a_file_that_comes_twice_is_refused(tmp_path: Path) -> None:
+    stream = archive(member("run/a", b"x"), member("run/a", b"y"))
     with pytest.raises(OSError, match="exists"):
-        unpack(archive(member("run/a", b"x"), member("run/a", b"y")), tmp_path / "in")
+        unpack(stream, tmp_path / "in", math.inf)
 
 
 def test_a_torn_stream_is_an_error(tmp_path: Path) -> None:
     whole = archive(member("run/a", os.urandom(20_000))).getvalue()
     for number, length in enumerate((0, 100, 511, 600, 5000, 10_752)):
         with pytest.raises(Unfit):
-            unpack(io.BytesIO(whole[:length]), tmp_path / str(number))
+            unpack(io.BytesIO(whole[:length]), tmp_path / str(number), math.inf)
 
 
 def test_the_copies_are_those_of_the_host(tmp_path: Path, shims: Any) -> None:
@@ -119,6 +124,21 @@ def test_a_greeting_is_no_part_of_the_stream_and_its_absence_is_told(tmp_path: P
         ["sh", "-c", fetch.script("/nonexistent/x", "@mark")], "@mark", tmp_path / "no"
     )
     assert failed is not None and "/nonexistent" in failed
+
+
+def test_a_host_cannot_fill_the_head_s_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could, and the campaign ended with everybody else's results unwritten."""
+    free = shutil.disk_usage(tmp_path)._replace(free=8 << 20)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: free)
+    with (tmp_path / "much").open("wb") as file:
+        file.truncate(3 << 20)
+    command = ["sh", "-c", fetch.script(str(tmp_path / "much"), "@mark")]
+    assert fetch.fetch(command, "@mark", tmp_path / "in") is None
+    said = fetch.fetch(command, "@mark", tmp_path / "of two" / "in", hosts=2)
+    assert said == "more than 2 MiB: its share of half of what is free here"
+    assert not (tmp_path / "of two" / "in").exists()
 
 
 def test_one_host_s_failure_is_told_by_its_name(tmp_path: Path, shims: Any) -> None:
