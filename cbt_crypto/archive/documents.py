@@ -93,6 +93,12 @@ class PlanDocument(_Document):
             raise ValueError(f"must make 4 to {MOST_CROSSED} configurations of two factors or more")
         return value
 
+    @property
+    def own_baseline(self) -> Optional[Baseline]:
+        """The file's; the first configuration in archives of old; None without cells."""
+        first = [Baseline(value=cell.configuration) for cell in self.cells[:1]]
+        return self.baseline or next(iter(first), None)
+
 
 #: The kind of a process whose output is in the archive and is not read.
 KEPT = "kept"

@@ -101,8 +101,13 @@ def build(archive: Path, options: Optional[ReportOptions] = None, *, fresh: bool
     options = options or ReportOptions()
     opened = open_archive(archive)
     baseline = baseline_of(opened.plan, options)
+    own = baseline_of(opened.plan, ReportOptions())
     runs = read_runs(opened.folder, opened.plan.cells, fresh=fresh)
-    return assemble(opened, baseline, runs, options)
+    if baseline == own or control_of(opened.plan, own) is None:
+        return assemble(opened, baseline, runs, options)
+    # The control tests the campaign, whatever is called 100 %.
+    tested = assemble(opened, own, runs, replace(options, baseline=None, anonymize=False))
+    return assemble(opened, baseline, runs, options, tested)
 
 
 def read_runs(folder: Folder, cells: Sequence[PlannedCell], *, fresh: bool = False) -> list[Run]:
@@ -126,9 +131,16 @@ def _read(read: Callable[[PlannedCell], ReadCell], cells: Sequence[PlannedCell])
 
 
 def assemble(
-    archive: Archive, baseline: Baseline, runs: Sequence[Run], options: ReportOptions
+    archive: Archive,
+    baseline: Baseline,
+    runs: Sequence[Run],
+    options: ReportOptions,
+    tested: Optional[Report] = None,
 ) -> Report:
-    """The report of runs that are read; `only` chooses rows, and verdicts stay the same."""
+    """The report of runs that are read; `only` chooses rows, and verdicts stay the same.
+
+    The control is that of `tested`, where `baseline` is not the one that it repeats.
+    """
     environment = archive.environment
     hosts = {} if environment is None else environment.hosts
     order = order_of_rows(archive.plan, baseline.dimension)
@@ -174,14 +186,29 @@ def assemble(
             for table in tables
             for cell in table.cells
         ),
-        control=() if control is None else tuple(control_sentences(all_tables, control)),
-        distrusted=()
-        if control is None
-        else tuple(dict.fromkeys(key for key, *_ in control_differs(all_tables, control))),
     )
+    if control is not None:
+        report = _with_control(report, all_tables, control)
+    elif tested is not None:
+        parts = ("control", "distrusted", "controls")
+        report = replace(report, **{part: getattr(tested, part) for part in parts})
     report = replace(report, headline=headline(report), limits=limits(report))
     report = safe(report)
     return anonymized(report) if options.anonymize else report
+
+
+def _with_control(report: Report, tables: Sequence[Table], control: str) -> Report:
+    rows = [row for table in tables for section in table.sections for row in section.cells]
+    return replace(
+        report,
+        control=tuple(control_sentences(tables, control)),
+        distrusted=tuple(dict.fromkeys(key for key, *_ in control_differs(tables, control))),
+        controls=tuple(
+            row.comparisons["iops"]
+            for row in rows
+            if row.name == control and "iops" in row.comparisons
+        ),
+    )
 
 
 def _shown(tables: Iterable[Table], cells: Iterable[PlannedCell]) -> tuple[Table, ...]:

@@ -6,7 +6,7 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Optional, TypeVar, Union
 
@@ -19,6 +19,7 @@ from cbt_crypto.errors import UsageError
 from cbt_crypto.report import text_of
 from cbt_crypto.report.anonymize import safe
 from cbt_crypto.report.figures.conclusion import THRESHOLDS
+from cbt_crypto.report.figures.doubts import is_control
 from cbt_crypto.report.figures.metric import BY_KEY, log_sds
 from cbt_crypto.report.figures.repeats import StandardError
 from cbt_crypto.report.model import (
@@ -320,6 +321,7 @@ class ReportDocument(_OpenModel):
     limits: tuple[str, ...] = Field((), description="what limits its validity")
     control: tuple[str, ...] = Field((), description="where the control is not as it must be")
     distrusted: tuple[str, ...] = Field((), description="figures in which the control differs")
+    controls: Optional[list[ComparisonPart]] = Field(None, description="the control's throughput")
     is_unfinished: bool = False
     emulated_only: tuple[str, ...] = Field((), description="archives of emulated hosts")
     options: OptionsPart = OptionsPart()
@@ -365,7 +367,13 @@ def _report(document: ReportDocument) -> Report:
         "notes": tuple(document.notes),
         "records": tuple(document.records),
     }
-    return safe(_dataclass_of(Report, {**dict(document), **parts}))
+    parts["controls"] = tuple(map(_comparison, document.controls or ()))
+    report = _dataclass_of(Report, {**dict(document), **parts})
+    if document.controls is None:
+        of_old = [cell for cell in report.cells if is_control(report, cell)]
+        found = tuple(cell.comparisons["iops"] for cell in of_old if "iops" in cell.comparisons)
+        report = replace(report, controls=found)
+    return safe(report)
 
 
 def _table(table: TablePart) -> Table:

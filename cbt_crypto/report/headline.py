@@ -217,21 +217,13 @@ def _range(iops: Comparison) -> str:
 
 def too_noisy(report: Report) -> str:
     """Why no verdict is to be trusted that the control does not contradict; empty if it may."""
-    low, high = _ends(_controls(report)) or (100.0, 100.0)
+    low, high = _ends(report.controls) or (100.0, 100.0)
     if max(high - 100, 100 - low) <= _CONTROL_NOISY:
         return ""
     return (
         f"too noisy. Measured a second time, the baseline may be from {low:.0f} to {high:.0f} % "
         "of itself"
     )
-
-
-def _controls(report: Report) -> list[Comparison]:
-    return [
-        cell.comparisons["iops"]
-        for cell in report.cells
-        if is_control(report, cell) and "iops" in cell.comparisons
-    ]
 
 
 def _ends(controls: Sequence[Comparison]) -> Optional[tuple[float, float]]:
@@ -242,7 +234,7 @@ def _ends(controls: Sequence[Comparison]) -> Optional[tuple[float, float]]:
 
 
 def _control(report: Report) -> Iterator[str]:
-    controls = _controls(report)
+    controls = report.controls
     if "iops" in report.distrusted:
         yield "Control: DIFFERS from the baseline that it repeats; do not trust these verdicts."
     elif noisy := too_noisy(report):

@@ -223,6 +223,8 @@ class Report:
     control: tuple[str, ...] = ()
     #: The figures, by key, in which the control differs: nothing of theirs is to be trusted.
     distrusted: tuple[str, ...] = ()
+    #: The control's throughput in each workload, of those that are not shown too.
+    controls: tuple[Comparison, ...] = ()
     #: Whether rows that have figures have runs that are still to be measured.
     is_unfinished: bool = False
     #: Of archives that are compared, those of emulated hosts; empty where this is true of all.

@@ -503,8 +503,7 @@ def is_control(report: Report, cell: ReportCell) -> bool:
 
 def control_of(plan: PlanDocument, baseline: Baseline) -> Optional[str]:
     """The name of the control, where the baseline that it repeats is the one compared with."""
-    planned = plan.baseline
-    compared_with = planned is None or planned == baseline
+    compared_with = plan.own_baseline == baseline
     measured = any(dimensions_of(cell).get(baseline.dimension) == CONTROL for cell in plan.cells)
     repeats = compared_with and _repeats(plan.configurations, baseline)
     return CONTROL if measured and repeats else None

@@ -133,9 +133,7 @@ def _directions(mode: str, runs: Sequence[Run]) -> tuple[str, ...]:
 
 def baseline_of(plan: PlanDocument, options: ReportOptions) -> Baseline:
     """The baseline asked for, else the plan's, else the first; UsageError if no cell has it."""
-    planned = plan.baseline
-    if planned is None and plan.cells:
-        planned = Baseline(value=plan.cells[0].configuration)
+    planned = plan.own_baseline
     if planned is None:
         raise UsageError("results/plan.json holds no cell, so there is nothing to report")
     if options.baseline is None:

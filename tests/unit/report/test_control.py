@@ -289,3 +289,28 @@ def test_a_loss_has_one_sign_in_all_of_a_report(synthetic, tmp_path, loss):
     said = f"{lost:.1f} % lost" if loss else f"{-lost:+.1f} %"
     assert f"({said})" in text and said in out.getvalue() and said in html
     assert f"LUKS costs {lost:.0f}" in report.headline[0], "a cost is one in both"
+
+
+def test_the_control_tests_the_campaign_whatever_is_the_baseline(
+    synthetic: Any, tmp_path: Path
+) -> None:
+    """With `--baseline LUKS`, a campaign whose control differs was trusted, and a good one not."""
+    other = ReportOptions(baseline="LUKS")
+    bad = build(_campaign(synthetic, tmp_path / "bad", 0.75, iterations=6, rounds=True), other)
+    assert "iops" in bad.distrusted
+    assert any(sentence.startswith("Control: DIFFERS") for sentence in bad.headline)
+    good = build(_campaign(synthetic, tmp_path / "good", 1.0, iterations=6, rounds=True), other)
+    assert good.distrusted == ()
+    assert any(sentence.startswith("Control: agrees within") for sentence in good.headline)
+
+
+def test_the_control_is_said_where_only_other_rows_are_shown(
+    synthetic: Any, tmp_path: Path
+) -> None:
+    """With `--only LUKS`, nothing said that the control is too noisy; nor did history."""
+    archive = _campaign(synthetic, tmp_path / "a", 1.0, iterations=6, rounds=True)
+    shown = build(archive, ReportOptions(only=("LUKS",)))
+    assert not any(cell.name == "control" for cell in shown.cells)
+    assert [s for s in shown.headline if s.startswith("Control:")] == [
+        s for s in build(archive).headline if s.startswith("Control:")
+    ]
