@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any, Optional
 
+from cbt_crypto.archive.documents import Scalar
 from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.figures.doubts import CONTROL
 from cbt_crypto.report.figures.repeats import StandardError, differing
 from cbt_crypto.report.headline import caveats, load_of, versions
-from cbt_crypto.report.model import Comparison, Report, ReportCell
+from cbt_crypto.report.model import Comparison, Report, ReportCell, Table
 from cbt_crypto.report.wording import Grid
 from cbt_crypto.units import counted
 
@@ -71,17 +72,40 @@ class _Row:
 
 def _rows(reports: Iterable[tuple[str, Report]], apart: str = "") -> list[_Row]:
     """Rows of the same workload together; `apart` is the dimension that tells archives apart."""
+    named = [(name, report, table) for name, report in reports for table in report.tables]
+    varied = _varied((report, table) for _, report, table in named)
     found: dict[tuple[str, str], dict[str, ReportCell]] = {}
-    for name, report in reports:
-        for table in report.tables:
-            rest = {key: value for key, value in table.dimensions.items() if key != apart}
-            plain = replace(table, dimensions=rest)
-            for section in table.sections:
-                load = load_of(report, plain, section)
-                for cell in section.cells:
-                    of_row = found.setdefault((load, cell.in_legend), {})
-                    of_row[str(table.dimensions.get(apart, name))] = cell
+    for name, _, table in named:
+        for section in table.sections:
+            # A parameter may be the same in each archive, and another one in the next.
+            rest = {
+                key: value
+                for key, value in section.cells[0].dimensions.items()
+                if key != apart and key in {*table.dimensions, *varied[table.scenario]}
+            }
+            load = load_of(replace(table, dimensions=rest), section, varied)
+            for cell in section.cells:
+                of_row = found.setdefault((load, cell.in_legend), {})
+                of_row[str(table.dimensions.get(apart, name))] = cell
     return [_Row(load, name, cells) for (load, name), cells in found.items()]
+
+
+#: Not what is measured, but for how long.
+_LENGTHS = {"time", "ramp"}
+
+
+def _varied(tables: Iterable[tuple[Report, Table]]) -> dict[str, set[str]]:
+    """Scenario -> its parameters that tell its workloads apart, in one archive or between them."""
+    values: dict[str, dict[str, set[Scalar]]] = {}
+    for report, table in tables:
+        seen = values.setdefault(table.scenario, {})
+        for cell in table.cells:
+            for key in cell.dimensions.keys() - {report.baseline.dimension}:
+                seen.setdefault(key, set()).add(cell.dimensions[key])
+    return {
+        scenario: {key for key, distinct in seen.items() if len(distinct) > 1} - _LENGTHS
+        for scenario, seen in values.items()
+    }
 
 
 def _percent(cell: Optional[ReportCell], loss: bool) -> str:
@@ -247,7 +271,8 @@ def history(reports: Mapping[str, Report]) -> tuple[list[Grid], list[Point]]:
         first, *others = row.cells
         for name in [] if row.is_baseline else others:
             pair = (row.cells[each].comparisons.get("iops") for each in (name, first))
-            changes[(row.load, row.name, name)] = ratio(*pair)
+            if reports[name].baseline == reports[first].baseline:
+                changes[(row.load, row.name, name)] = ratio(*pair)
     judged = _judged(changes)
     points = [
         _point(row, name, reports[name], judged.get((row.load, row.name, name)))
@@ -283,8 +308,21 @@ def _point(row: _Row, name: str, report: Report, change: Optional[Comparison]) -
     return replace(point, caveats=caveats(report))
 
 
+def _unlike(reports: Mapping[str, Report]) -> Iterator[str]:
+    """What has one name, or one column, in several archives and is not the same."""
+    of_name: dict[str, Any] = {}
+    first = next(iter(reports.values()), None)
+    for archive, report in reports.items():
+        if first is not None and report.baseline != first.baseline:
+            yield f"{archive}: its percentages are of {report.baseline_name}, and not compared"
+        for name, overlays in report.configurations.items():
+            if of_name.setdefault(name, overlays) != overlays:
+                yield f"{archive}: {name} has other overlays than in the first archive that has it"
+
+
 def caveats_of(reports: Mapping[str, Report]) -> Iterator[str]:
     """What must be read beside the figures, each once, with the archives that it is of."""
+    yield from _unlike(dict(sorted(reports.items(), key=lambda one: _started(one[1]))))
     found: dict[str, list[str]] = {}
     for name, report in reports.items():
         for sentence in caveats(report):

@@ -62,7 +62,8 @@ def anonymized(report: Report) -> Report:
 
 def hosts_of(report: Report) -> list[str]:
     """Every host that anything in the report names, each once."""
-    hosts = list(mapping(report.environment.get("hosts")))
+    # Of archives that are compared, behind the archive's name.
+    hosts = [name.rpartition(": ")[2] for name in mapping(report.environment.get("hosts"))]
     texts = report.environment.get("ceph_conf")
     for text in texts.values() if isinstance(texts, Mapping) else ():
         # A host that no cell worked on, such as a monitor's.

@@ -190,7 +190,7 @@ def assemble(
     if control is not None:
         report = _with_control(report, all_tables, control)
     elif tested is not None:
-        parts = ("control", "distrusted", "controls")
+        parts = ("control", "distrusted", "controls", "lacks_control")
         report = replace(report, **{part: getattr(tested, part) for part in parts})
     report = replace(report, headline=headline(report), limits=limits(report))
     report = safe(report)
@@ -199,15 +199,13 @@ def assemble(
 
 def _with_control(report: Report, tables: Sequence[Table], control: str) -> Report:
     rows = [row for table in tables for section in table.sections for row in section.cells]
+    controls = [row.comparisons["iops"] for row in rows if row.name == control and row.comparisons]
     return replace(
         report,
         control=tuple(control_sentences(tables, control)),
         distrusted=tuple(dict.fromkeys(key for key, *_ in control_differs(tables, control))),
-        controls=tuple(
-            row.comparisons["iops"]
-            for row in rows
-            if row.name == control and "iops" in row.comparisons
-        ),
+        controls=tuple(controls),
+        lacks_control=not controls and any(row.comparisons for row in rows),
     )
 
 

@@ -321,6 +321,7 @@ class ReportDocument(_OpenModel):
     limits: tuple[str, ...] = Field((), description="what limits its validity")
     control: tuple[str, ...] = Field((), description="where the control is not as it must be")
     distrusted: tuple[str, ...] = Field((), description="figures in which the control differs")
+    lacks_control: bool = False
     controls: Optional[list[ComparisonPart]] = Field(None, description="the control's throughput")
     is_unfinished: bool = False
     emulated_only: tuple[str, ...] = Field((), description="archives of emulated hosts")

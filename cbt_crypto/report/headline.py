@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Optional
@@ -53,7 +53,7 @@ def headline(report: Report) -> tuple[str, ...]:
 
 def _together(report: Report) -> Iterator[str]:
     """What two levels of a matrix do to one another, of the workloads where that is shown first."""
-    all_of = [(effect, load_of(report, table, section))
+    all_of = [(effect, load_of(table, section, report.by_scenario))
               for table in report.tables for section in table.sections
               for effect in section.effects
               if effect.other == APART and effect.iops.differs is not None]  # fmt: skip
@@ -88,7 +88,7 @@ def _growth(report: Report) -> Iterator[str]:
         if not rows or not rows[0].is_baseline or len(grows) < len(rows) - 1:
             continue
         last = max((n + 1 for n, more in enumerate(grows) if more), default=0)
-        load = load_of(report, table, section)
+        load = load_of(table, section, report.by_scenario)
         said = f"{load} grow significantly up to {report.named(rows[last].name)}"
         if last + 1 < len(rows):
             step = steps[last]
@@ -125,16 +125,16 @@ def _rows(report: Report) -> Iterator[_Row]:
                 for cell in section.cells:
                     iops = cell.comparisons.get("iops")
                     if iops is not None and not cell.is_baseline and not is_control(report, cell):
-                        load = load_of(report, table, section)
+                        load = load_of(table, section, report.by_scenario)
                         yield _Row(cell.in_legend, load, iops)
 
 
-def load_of(report: Report, table: Table, section: Section) -> str:
-    """`4 KiB random reads`, and what else tells it from the report's others."""
+def load_of(table: Table, section: Section, scenarios: Collection[str]) -> str:
+    """`4 KiB random reads`, and what else tells it from the others of these `scenarios`."""
     size = "" if table.op_size is None else f"{wording.op_size(table.op_size)} "
     placed = ("scenario", "op_size", "mode")
     more = [wording.value_of(*one) for one in table.dimensions.items() if one[0] not in placed]
-    more = [table.scenario, *more] if len(report.by_scenario) > 1 else more
+    more = [table.scenario, *more] if len(scenarios) > 1 else more
     apart = f" ({', '.join(more)})" if more else ""
     return f"{size}{section.label}{apart}"
 
@@ -217,6 +217,8 @@ def _range(iops: Comparison) -> str:
 
 def too_noisy(report: Report) -> str:
     """Why no verdict is to be trusted that the control does not contradict; empty if it may."""
+    if report.lacks_control:
+        return "missing, so nothing says which differences are chance"
     low, high = _ends(report.controls) or (100.0, 100.0)
     if max(high - 100, 100 - low) <= _CONTROL_NOISY:
         return ""
@@ -238,7 +240,10 @@ def _control(report: Report) -> Iterator[str]:
     if "iops" in report.distrusted:
         yield "Control: DIFFERS from the baseline that it repeats; do not trust these verdicts."
     elif noisy := too_noisy(report):
-        yield f"Control: {noisy}; measure more rounds or longer."
+        remedy = (
+            "run the campaign again" if report.lacks_control else "measure more rounds or longer"
+        )
+        yield f"Control: {noisy}; {remedy}."
     elif ends := _ends(controls):
         most = max(ends[1] - 100, 100 - ends[0], 1)
         unknown = (f"no difference found, but one of up to {most:.0f} % would not show: do not "

@@ -225,6 +225,8 @@ class Report:
     distrusted: tuple[str, ...] = ()
     #: The control's throughput in each workload, of those that are not shown too.
     controls: tuple[Comparison, ...] = ()
+    #: Whether the plan has a control that was never measured, or has no figures.
+    lacks_control: bool = False
     #: Whether rows that have figures have runs that are still to be measured.
     is_unfinished: bool = False
     #: Of archives that are compared, those of emulated hosts; empty where this is true of all.

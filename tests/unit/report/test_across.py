@@ -6,6 +6,7 @@ import io
 import json
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from rich.console import Console
 from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.errors import UsageError
 from cbt_crypto.report import ReportOptions, build, show
-from cbt_crypto.report.across import history, ratio, side_by_side
+from cbt_crypto.report.across import caveats_of, history, ratio, side_by_side
 from cbt_crypto.report.comparison import compare
 from cbt_crypto.report.markdown import markdown
 from cbt_crypto.report.model import Report
@@ -340,3 +341,76 @@ def test_single_archives_that_share_nothing_are_refused(synthetic: Any, tmp_path
         compare(paths, ReportOptions())
     with pytest.raises(UsageError, match="give its name alone"):
         compare(paths, ReportOptions(), ["a=Plain"])
+
+
+def _edited(place: Path, edit: Callable[[Any], None]) -> None:
+    document = json.loads(place.read_text())
+    edit(document)
+    place.write_text(json.dumps(document))
+
+
+def test_a_copy_whose_cells_have_their_new_names_is_one(synthetic: Any, tmp_path: Path) -> None:
+    """Version 0.1 named cells by 8 digits; gone on with, the copy counted as a measurement."""
+    here = _archive(synthetic, tmp_path / "a", 0.8, 1)
+    copy = Path(shutil.copytree(here, tmp_path / "copy"))
+
+    def rename(plan: Any) -> None:
+        for cell in plan["cells"]:
+            longer = f"{cell['path']}00000000"
+            (copy / cell["path"]).rename(copy / longer)
+            cell["path"] = longer
+
+    _edited(copy / "results/plan.json", rename)
+    with pytest.raises(UsageError, match="A and B are the same runs"):
+        compare({"A": here, "B": copy}, ReportOptions())
+
+
+def test_percentages_of_other_baselines_are_not_compared(synthetic: Any, tmp_path: Path) -> None:
+    """The file's baseline was edited between two nights, and history gave a verdict."""
+    here = _archive(synthetic, tmp_path / "a", 0.8, 1)
+    later = _archive(synthetic, tmp_path / "b", 0.8, 2, started=1.8e9)
+    _edited(later / "results/plan.json", lambda plan: plan["baseline"].update(value="control"))
+    _edited(
+        later / "results/plan.json",
+        lambda plan: plan["configurations"].update(LUKS={"luks": {"cipher": "x"}}),
+    )
+    reports = {"a": build(here), "b": build(later)}
+    assert all(point.of_first_percent is None for point in history(reports)[1])
+    said = list(caveats_of(reports))
+    assert "b: its percentages are of control, and not compared" in said
+    assert "b: LUKS has other overlays than in the first archive that has it" in said
+
+
+def test_a_history_joins_the_same_workload_alone(synthetic: Any, tmp_path: Path) -> None:
+    """Depth 128 in one archive and depth 64 in the next were both `4 KiB random reads`."""
+    here = _archive(synthetic, tmp_path / "a", 0.8, 1)
+    later = _archive(synthetic, tmp_path / "b", 0.8, 2, started=1.8e9)
+    longer = _archive(synthetic, tmp_path / "c", 0.8, 2, started=1.9e9)
+
+    def deeper(plan: Any) -> None:
+        for cell in plan["cells"]:
+            cell["parameters"].update(iodepth=64)
+
+    def for_longer(plan: Any) -> None:
+        for cell in plan["cells"]:
+            cell["parameters"].update(time=600)
+
+    _edited(later / "results/plan.json", deeper)
+    _edited(longer / "results/plan.json", for_longer)
+    points = history({name: build(tmp_path / name) for name in "abc"})[1]
+    of_luks = {(p.load, p.archive) for p in points if p.configuration == "LUKS"}
+    depth = build(here).cells[0].dimensions["iodepth"]
+    assert {("4 KiB random reads (iodepth 64)", "b"),
+            (f"4 KiB random reads (iodepth {depth})", "a"),
+            (f"4 KiB random reads (iodepth {depth})", "c")} < of_luks  # fmt: skip
+
+
+def test_hosts_that_no_cell_works_on_are_hidden_in_a_comparison(
+    synthetic: Any, tmp_path: Path
+) -> None:
+    """`compare --anonymize` showed the names of heads, monitors and managers."""
+    paths = {name: _archive(synthetic, tmp_path / name, 0.8, n) for n, name in enumerate("ab")}
+    for place in tmp_path.glob("*/results/environment.json"):
+        _edited(place, lambda about: about["hosts"].update(headnode7={"cpu_model": "X"}))
+    report = compare(paths, ReportOptions(anonymize=True))
+    assert "headnode7" not in repr(report)

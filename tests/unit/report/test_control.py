@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -314,3 +315,15 @@ def test_the_control_is_said_where_only_other_rows_are_shown(
     assert [s for s in shown.headline if s.startswith("Control:")] == [
         s for s in build(archive).headline if s.startswith("Control:")
     ]
+
+
+def test_a_control_that_was_never_measured_is_missed(synthetic: Any, tmp_path: Path) -> None:
+    """`run --only` left it out to save a night, and the gate said PASS without a word of it."""
+    archive = _campaign(synthetic, tmp_path / "a", 1.0, iterations=6, rounds=True)
+    for cell in list(archive.glob("results/*/*/cell.json")):
+        if json.loads(cell.read_text())["configuration"] == "control":
+            shutil.rmtree(cell.parent)
+    said = "missing, so nothing says which differences are chance"
+    assert f"Control: {said}; run the campaign again." in build(archive).headline
+    result = CliRunner().invoke(cbt_crypto, ["gate", str(archive), "--loss", "50"])
+    assert result.exit_code == 3 and f"the control is {said}" in " ".join(result.output.split())
