@@ -114,7 +114,7 @@ def unpack(stream: BinaryIO, target: Path, most: float) -> list[str]:
                     raise Unfit(f"a second directory at its top: {member.name[:200]!r}")
                 come += member.size
                 if come > most:
-                    raise Unfit(f"more than {most / 2**20:.0f} MiB: its share of half of what is free here")
+                    raise Unfit(f"more than {most / 2**20:.0f} MiB, its part of the free space")
                 if not _write(tar, member, target.joinpath(*words[1:])):
                     left_out.append(member.name)
     # tarfile raises others than its own for what is torn.

@@ -137,7 +137,7 @@ def test_a_host_cannot_fill_the_head_s_disk(
     command = ["sh", "-c", fetch.script(str(tmp_path / "much"), "@mark")]
     assert fetch.fetch(command, "@mark", tmp_path / "in") is None
     said = fetch.fetch(command, "@mark", tmp_path / "of two" / "in", hosts=2)
-    assert said == "more than 2 MiB: its share of half of what is free here"
+    assert said == "more than 2 MiB, its part of the free space"
     assert not (tmp_path / "of two" / "in").exists()
 
 
