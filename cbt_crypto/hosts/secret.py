@@ -60,11 +60,7 @@ def keep_secrets(value: Any, name: str = "") -> None:
 # -- options ------------------------------------------------------------------------------------
 
 #: A line of a ceph.conf, or of what `config show` prints as JSON.
-_LINE = re.compile(
-    r"^(?P<name>[ \t]*\"?[^\n\"=:\[#;]+?\"?[ \t]*[=:][ \t]*\"?)"
-    r"(?P<value>[^\n]*?)(?P<end>\"?,?[ \t]*)$",
-    re.MULTILINE,
-)
+_LINE = re.compile(r"^(?P<name>[^\n=:\[#;]+[=:][ \t]*\"?)(?P<value>[^\n]*)$", re.MULTILINE)
 #: A word of a name that ends so stands for a secret, whatever its value is ...
 _SECRETS = ("password", "passwd", "passphrase", "pass", "pwd", "secret", "secrets", "credentials",
             "credential")  # fmt: skip
@@ -80,7 +76,7 @@ _PLAIN = re.compile(
 #: Secrets within a value: cephx's keys, users of addresses, words with a value, and PEM.
 _WITHIN = (
     re.compile(r"()\bA[Qg][A-Za-z0-9+/]{18,}={0,2}"),
-    re.compile(r"(://[^/\s:@]*:)[^@\s]+(?=@)"),
+    re.compile(r"(://[^/\s:@]*:)[^@\s]{1,256}(?=@)"),
     re.compile(r"(\b\w*(?:password|passwd|passphrase|secret|token)=)[^\s,;]+", re.IGNORECASE),
     re.compile(r"()-----BEGIN [^-]*PRIVATE KEY-----.*"),
 )
@@ -115,7 +111,8 @@ def document_without(value: Any, name: str = "") -> Any:
 
 
 def _option(match: re.Match[str]) -> str:
-    return match["name"] + _without(match["name"], match["value"]) + match["end"]
+    value = match["value"].rstrip(" \t").removesuffix(",").removesuffix('"')
+    return match["name"] + _without(match["name"], value) + match["value"][len(value) :]
 
 
 def _without(name: str, value: str) -> str:

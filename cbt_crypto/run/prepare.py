@@ -21,7 +21,7 @@ from cbt_crypto.cluster_overlays.base import Overlay, Transition
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.contract import CellBenchmark, CellWork, Engine
 from cbt_crypto.errors import HostError
-from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.remote import NONSENSE, Remote
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign
@@ -207,7 +207,7 @@ def _follow(
     ask = {site.head: f"timeout {_ANSWER_S:.0f} {site.ceph_command} df --format json"}
     first = last = None
     while not ended.wait(every_s):
-        with contextlib.suppress(HostError, OSError, ValueError, KeyError, TypeError):
+        with contextlib.suppress(HostError, OSError, *NONSENSE):
             pools = json.loads(remote.run(ask, "ask how much is stored", _ANSWER_S)[site.head])
             stored = sum(pool["stats"]["stored"] for pool in pools["pools"]) / 2**20
             now = time.monotonic(), stored

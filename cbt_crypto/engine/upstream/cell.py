@@ -32,7 +32,7 @@ from cbt_crypto.hosts.secret import options_without
 #: fio's results of one volume, and not its logs: `output.0.client0`, `output.0_iops.1.log.client0`.
 _OUTPUT = re.compile(r"output(?:\.\d+)?\.(?!\d+_).+")
 #: In fio's output, a JSON document whose braces stand alone on their lines.
-_JSON = re.compile(r"^\{$.*?^\}$\n?", re.MULTILINE | re.DOTALL)
+_BEGIN, _END = re.compile(r"^\{$", re.MULTILINE), re.compile(r"^\}$\n?", re.MULTILINE)
 
 
 #: What a cell has beside the output of its benchmark.
@@ -220,9 +220,10 @@ def take_json(directory: Path) -> None:
         if not _OUTPUT.fullmatch(path.name) or (target.exists() and target.stat().st_size):
             continue
         text = path.read_text(encoding="utf-8", errors="replace")
-        match = _JSON.search(text)
-        if match:
-            target.write_text(match.group(), encoding="utf-8")
+        begin = _BEGIN.search(text)
+        end = begin and _END.search(text, begin.end())
+        if begin and end:
+            target.write_text(text[begin.start() : end.end()], encoding="utf-8")
 
 
 def mask(directory: Path) -> None:

@@ -37,7 +37,7 @@ told() { [ -z "$patience_said" ] || echo "$patience_said"; }
 # $2 is the kernel's name. The tag comes first: whenever this ends, what is there can be told.
 wipe_node() {
     prove tag "$1" "$2" && patiently wipefs -q -a "$2" || return 1
-    dd if=/dev/zero of="$2" bs=4k seek=1 count=1023 conv=fsync status=none 2> /dev/null ||
+    dd if=/dev/zero of="$2" bs=4k seek=1 count=1023 conv=fsync,nocreat status=none 2> /dev/null ||
         blank "$2"
 }
 

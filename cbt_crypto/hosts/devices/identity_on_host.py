@@ -4,6 +4,7 @@ A path may lead to another disk after a reboot. Disks are told apart by WWN or s
 those without by the number that the kernel gave them in this boot.
 """
 
+import ctypes
 import errno
 import functools
 import glob
@@ -205,6 +206,15 @@ def check_unused(path: str, ours: Any = None, patience_s: float = _PATIENCE_S) -
     _check_other_ways(folder)
 
 
+#: Files that name what is given to other hosts, or to a USB host.
+_EXPORTS = {
+    "NVMe over Fabrics": "/sys/kernel/config/nvmet/subsystems/*/namespaces/*/device_path",
+    "LIO (targetcli)": "/sys/kernel/config/target/core/*/*/udev_path",
+    "SCST": "/sys/kernel/scst_tgt/devices/*/filename",
+    "a USB gadget": "/sys/kernel/config/usb_gadget/*/functions/mass_storage.*/lun.*/file",
+}
+
+
 def _check_writers(folder: str) -> None:
     users = writers(folder)
     if users:
@@ -218,11 +228,11 @@ def _check_other_ways(folder: str) -> None:
         if number_at(text_of(path)) in numbers:
             over = "/dev/" + path.split("/")[3]
             raise Refused(f"is in use by {over}, a loop over it; name another device")
-    # The kernel's target opens it for others' use as well.
-    for path in glob.glob("/sys/kernel/config/nvmet/subsystems/*/namespaces/*/device_path"):
-        if number_at(text_of(path)) in numbers:
-            name = path.split("/")[6]
-            raise Refused(f"is exported to other hosts by NVMe over Fabrics, as {name}; end that")
+    # The kernel opens these for others' use as well, and no process has them.
+    for what, pattern in _EXPORTS.items():
+        for path in glob.glob(pattern):
+            if number_at(text_of(path)) in numbers:
+                raise Refused(f"is exported to others by {what} ({path}); end that")
     disk = disk_of(folder)
     for name in _names("/sys/block"):
         twin, node = os.path.realpath("/sys/block/" + name), "/dev/" + name.replace("!", "/")
@@ -337,10 +347,24 @@ def writers(folder: str) -> List[str]:
     file = _file_behind(disk_of(folder))
     users = set()
     for pid in filter(str.isdigit, os.listdir("/proc")):
-        for path in (*glob.glob(f"/proc/{pid}/fd/*"), *_mapped(pid)):
+        for path in (*_descriptors(pid), *_mapped(pid)):
             if int(pid) != os.getpid() and _leads_to(path, numbers, file) and _is_written(path):
                 users.add(_process(pid))
     return sorted(users)
+
+
+def _descriptors(pid: str) -> Iterator[str]:
+    """A thread may have descriptors of its own, and outlive the process's first."""
+    for thread in _names(f"/proc/{pid}/task"):
+        if thread == pid or not _has_same_files(pid, thread):
+            yield from glob.glob(f"/proc/{pid}/task/{thread}/fd/*")
+
+
+def _has_same_files(one: str, other: str) -> bool:
+    """kcmp(2) with KCMP_FILES; false where the kernel does not say."""
+    call = {"x86_64": 312, "aarch64": 272, "ppc64le": 354, "s390x": 343}.get(os.uname().machine)
+    libc = ctypes.CDLL(None)
+    return call is not None and libc.syscall(call, int(one), int(other), 2, 0, 0) == 0
 
 
 def _mapped(pid: str) -> List[str]:

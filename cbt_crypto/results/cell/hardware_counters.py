@@ -187,10 +187,12 @@ def _longest_gap(times: Floats, start: float, end: float) -> float:
 
 _COUNTED = ("cycles", "instructions")
 _STARTED = re.compile(r"^# started on (.+)$", re.MULTILINE)
-_ELAPSED = re.compile(r"^\s*(\d+\.?\d*) seconds time elapsed", re.MULTILINE)
+_ELAPSED = re.compile(r"^[ \t]*(\d+(?:\.\d*)?) seconds time elapsed", re.MULTILINE)
 _NUMBER = re.compile(r"\d[\d,]*")
 _TIME = re.compile(r"\d+\.\d+")
-_OVERHEAD = re.compile(r"^\s*(?:[\d.]+%\s+)?(\d+\.?\d*)%\s+.*\[[k.]\] (\S+)", re.MULTILINE)
+_OVERHEAD = re.compile(
+    r"^[ \t]*(?:[\d.]+%[ \t]+)?(\d+(?:\.\d*)?)%[ \t].*\[[k.]\] (\S+)", re.MULTILINE
+)
 #: perf ends its list of symbols with an empty line.
 _AFTER_LAST = re.compile(r"\n[ \t]*\n")
 #: Ciphers, their modes and the kernel's and OpenSSL's names for what runs them.

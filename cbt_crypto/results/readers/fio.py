@@ -244,20 +244,21 @@ def _json_percentiles(given: dict[str, float]) -> dict[float, float]:
 
 
 _VERSION = re.compile(r"^fio-\d[\w.-]*", re.MULTILINE)
-_JOB = re.compile(r"^(?:<[^>]*> )?(.*): \(groupid=\d+, jobs=\d+\): err=\s*(-?\d+)", re.MULTILINE)
-_SIZE = r"(\d+\.?\d*)((?:[KMGT]i)?B)"
+_JOB = re.compile(r"^(?:<[^>\n]*> )?(.*): \(groupid=\d+, jobs=\d+\): err=\s*(-?\d+)", re.MULTILINE)
+_SIZE = r"(\d+(?:\.\d*)?)((?:[KMGT]i)?B)"
 _DECLARED = re.compile(
-    rf"^(?:<[^>]*> )?(.*): \(g=\d+\): rw=(\w+), bs=\(R\) {_SIZE}-{_SIZE},"
+    rf"^(?:<[^>\n]*> )?(.*): \(g=\d+\): rw=(\w+), bs=\(R\) {_SIZE}-{_SIZE},"
     rf" \(W\) {_SIZE}-{_SIZE}.*?ioengine=(\w+), iodepth=(\d+)",
     re.MULTILINE,
 )
 _SIDE = re.compile(
-    r"^  (read|write): IOPS=[\d.]+[kMGT]?, BW=[^(]*\((\d+\.?\d*)([kMGT]?)B?(?:/s)?\)"
+    r"^  (read|write): IOPS=[\d.]+[kMGT]?, BW=[^(]*\((\d+(?:\.\d*)?)([kMGT]?)B?(?:/s)?\)"
     r"\([\d.]+[KMGTP]?i?B/(\d+)msec\)",
     re.MULTILINE,
 )
 _LATENCY = re.compile(
-    r"^ +clat \((nsec|usec|msec)\): min=.*?, max=\s*(\d+\.?\d*)([kMG]?), avg=\s*(\d+\.?\d*)",
+    r"^ +clat \((nsec|usec|msec)\): min=.*?, max=\s*(\d+(?:\.\d*)?)([kMG]?),"
+    r" avg=\s*(\d+(?:\.\d*)?)",
     re.MULTILINE,
 )
 _PERCENTILES = re.compile(
@@ -266,7 +267,7 @@ _PERCENTILES = re.compile(
 #: fio 3.42 has syncfs in the heading too.
 _SYNC = re.compile(
     r"^  fsync/fdatasync/sync_file_range(?:/syncfs)?:\n"
-    r" +sync \((nsec|usec|msec)\): min=.*?, max=\s*(\d+\.?\d*)([kMG]?), avg=\s*(\d+\.?\d*)",
+    r" +sync \((nsec|usec|msec)\): min=.*?, max=\s*(\d+(?:\.\d*)?)([kMG]?), avg=\s*(\d+(?:\.\d*)?)",
     re.MULTILINE,
 )
 _SYNC_PERCENTILES = re.compile(
@@ -274,9 +275,9 @@ _SYNC_PERCENTILES = re.compile(
 )
 #: Shares of the reads and writes; syncs are counted in, so together they are more than all.
 _DEPTHS = re.compile(r"^  IO depths +: (.*)$", re.MULTILINE)
-_SHARE = re.compile(r"=(\d+\.?\d*)%")
-_PERCENTILE = re.compile(r"(\d+\.?\d*)th=\[\s*(\d+)\]")
-_CPU = re.compile(r"^  cpu +: usr=(\d+\.?\d*)%, sys=(\d+\.?\d*)%", re.MULTILINE)
+_SHARE = re.compile(r"=(\d+(?:\.\d*)?)%")
+_PERCENTILE = re.compile(r"(?<!\d)(\d+(?:\.\d*)?)th=\[\s*(\d+)\]")
+_CPU = re.compile(r"^  cpu +: usr=(\d+(?:\.\d*)?)%, sys=(\d+(?:\.\d*)?)%", re.MULTILINE)
 _ISSUED = re.compile(r"^ +issued rwts: total=(\d+),(\d+),\d+,(\d+)", re.MULTILINE)
 #: fio prints some kilobytes a job.
 _LIMIT = 4 << 20

@@ -16,7 +16,7 @@ from cbt_crypto.archive.files import Malformed, check_values
 from cbt_crypto.results.readers.fio import FioOutput, Job, Side, parse_fio_json, parse_fio_normal
 
 _JSON = re.compile(rb"^\{", re.MULTILINE)
-_NORMAL = re.compile(rb"^(?:<[^>]*> )?.*: \(groupid=", re.MULTILINE)
+_NORMAL = re.compile(rb"^(?:<[^>\n]*> )?.*: \(groupid=", re.MULTILINE)
 
 
 def parse_output(data: bytes) -> FioOutput:

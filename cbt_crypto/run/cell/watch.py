@@ -18,7 +18,7 @@ from cbt_crypto.cluster_overlays.base import Seen, Watch
 from cbt_crypto.engine.contract import CellOutcome, LiveFigures
 from cbt_crypto.errors import HostError
 from cbt_crypto.hosts import shell
-from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.remote import NONSENSE, Remote
 from cbt_crypto.hosts.site import HostScripts, Site
 from cbt_crypto.results.readers.fio import iops_now
 from cbt_crypto.run.cell import watch_on_host
@@ -197,7 +197,7 @@ def _follow(remote: Remote, run_dir: str, onlooker: Onlooker, ended: threading.E
     wait = FIRST_S
     while not ended.wait(wait):
         wait = LIVE_EVERY_S
-        with contextlib.suppress(HostError, OSError, ValueError):
+        with contextlib.suppress(HostError, OSError, *NONSENSE):
             printed = remote.run(scripts, "read what fio does now", _TIMEOUT_S)
             figures = parse_live(printed, onlooker.processes, onlooker.in_flight)
             if not ended.is_set():

@@ -121,7 +121,7 @@ class Version(Fact):
 
     def shown(self, output: str) -> str:
         """The version alone, as `18.2.7`."""
-        match = re.search(r"\d+\.\d+[\w.]*", output)
+        match = re.search(r"(?<!\d)\d+\.\d+[\w.]*", output)
         return match.group() if match else "?"
 
 

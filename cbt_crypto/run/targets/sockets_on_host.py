@@ -83,10 +83,12 @@ def candidates(proc: str = "/proc") -> Iterator[str]:
         paths += sorted(glob.glob(folder + "/**/*osd.*.asok", recursive=True))
     for path in paths:
         try:
-            status = os.stat(path)
+            # Where a link leads is its owner's word.
+            status = os.lstat(path)
         except OSError:
             continue
-        if (status.st_dev, status.st_ino) not in seen and status.st_uid in osd_users():
+        is_new = stat.S_ISSOCK(status.st_mode) and (status.st_dev, status.st_ino) not in seen
+        if is_new and status.st_uid in osd_users():
             seen.add((status.st_dev, status.st_ino))
             yield path
 

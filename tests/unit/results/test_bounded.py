@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
+import time
 import tracemalloc
 
 import pytest
@@ -10,6 +12,11 @@ from hypothesis import strategies as st
 
 from cbt_crypto.archive.files import LINE_LIMIT, Malformed, Stream, read_document
 from cbt_crypto.archive.folder import Folder
+from cbt_crypto.hosts.secret import options_without
+from cbt_crypto.results.cell.hardware_counters import crypto_percent, parse_perf_stat
+from cbt_crypto.results.readers.fio import parse_fio_normal
+from cbt_crypto.results.readers.process_output import parse_output
+from cbt_crypto.run.preflight.survey import Version
 
 pytestmark = pytest.mark.unit
 
@@ -105,3 +112,41 @@ def test_links_inside_the_archive_are_followed(tmp_path):
     (tmp_path / "real").write_text("text")
     (tmp_path / "link").symlink_to("real")
     assert Folder(tmp_path).read("link") == b"text"
+
+
+def _quiet(read, *what):
+    with contextlib.suppress(Malformed):
+        read(*what)
+
+
+_LONG = {
+    "fio's normal output": (lambda text: _quiet(parse_output, text.encode()), "<\n"),
+    "fio's numbers": (lambda text: _quiet(parse_fio_normal, b"fio-3.33\n" + text.encode()), "1"),
+    "perf stat": (lambda text: _quiet(parse_perf_stat, text), "\n"),
+    "perf stat's numbers": (lambda text: _quiet(parse_perf_stat, text), "1"),
+    "perf report": (lambda text: _quiet(crypto_percent, text), "\n"),
+    "perf report's blanks": (lambda text: _quiet(crypto_percent, "1%" + text), " "),
+    "addresses": (options_without, "x = ://:"),
+    "an address": (lambda text: options_without(f"x = {text}"), "://:"),
+    "a name of blanks": (options_without, " "),
+    "a value of blanks": (lambda text: options_without(f"x = {text}y"), " "),
+    "a version": (Version("ceph", (), "").shown, "1"),
+}
+
+
+@pytest.mark.parametrize("name", _LONG)
+def test_what_is_twice_as_long_takes_twice_the_time(name: str) -> None:
+    """Regular expressions tried again at each place: a host's 1 MB took hours, deaf to signals."""
+    read, piece = _LONG[name]
+
+    def seconds(characters: int) -> float:
+        text = piece * (characters // len(piece))
+        took = []
+        for _ in range(3):
+            began = time.perf_counter()
+            read(text)
+            took.append(time.perf_counter() - began)
+        return min(took) + 1e-4
+
+    # Sixteen times as long: 256 times the time, where it grows by the square.
+    assert seconds(64_000) / seconds(4_000) < 80

@@ -117,16 +117,25 @@ def test_what_the_kernel_says_holds_it(host: Told, holder_name: str) -> None:
     assert digest(disk) == before
 
 
-def test_a_device_that_other_hosts_have_by_nvme_over_fabrics(host: Told) -> None:
-    """The kernel's target asks for no exclusive use, and no process has it open."""
+@pytest.mark.parametrize(
+    ("place_of", "what"),
+    [
+        ("config/nvmet/subsystems/nqn.2026-01.org.x:a/namespaces/1/device_path", "NVMe over Fab"),
+        ("config/target/core/fileio_0/x/udev_path", "LIO"),
+        ("scst_tgt/devices/x/filename", "SCST"),
+        ("config/usb_gadget/g/functions/mass_storage.0/lun.0/file", "a USB gadget"),
+    ],
+)
+def test_a_device_that_the_kernel_gives_to_others(host: Told, place_of: str, what: str) -> None:
+    """The kernel's targets ask for no exclusive use, and no process has it open."""
     disk, place = host.disk("disk")
     before = digest(disk)
     host.begin(place, wipe=True)
-    config = "/sys/kernel/config/nvmet/subsystems/nqn.2026-01.org.x:a/namespaces/1"
-    host.before = f"mount -t tmpfs sys /sys/kernel; mkdir -p {config}\n"
-    host.before += f"echo {place} > {config}/device_path\n"
+    file = f"/sys/kernel/{place_of}"
+    host.before = f"mount -t tmpfs sys /sys/kernel; mkdir -p {os.path.dirname(file)}\n"
+    host.before += f"echo {place} > {file}\n"
     said = host.refused(destroy.claim(host.tmp_dir, [place]))
-    assert "is exported to other hosts by NVMe over Fabrics, as nqn.2026-01.org.x:a" in said
+    assert f"is exported to others by {what}" in said and file in said
     assert digest(disk) == before
 
 

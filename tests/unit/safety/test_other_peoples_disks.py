@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -152,6 +154,32 @@ def test_a_disk_that_a_virtual_machine_has_open(bench: Bench) -> None:
         user.kill()
         user.wait()
     assert not disk.read_bytes().strip(b"\0")
+
+
+#: Opens a device in a thread whose descriptors are its own; its process's first may end before.
+_OF_A_THREAD = """
+import ctypes, os, sys, threading
+libc, ready = ctypes.CDLL(None), threading.Event()
+def own():
+    libc.unshare(0x400)
+    os.open(sys.argv[1], os.O_RDWR)
+    print("up", flush=True)
+    threading.Event().wait(60)
+threading.Thread(target=own).start()
+if sys.argv[2] == "ends":
+    libc.pthread_exit(None)
+"""
+
+
+@pytest.mark.parametrize("first", ["lives", "ends"])
+def test_a_disk_that_one_thread_has_open(
+    bench: Bench, start_child: Callable[..., Any], first: str
+) -> None:
+    """Only the descriptors of each process's first thread were looked at."""
+    _, place = bench.disk("disk")
+    start_child([sys.executable, "-c", _OF_A_THREAD, place, first])
+    bench.begin(place, wipe=True)
+    assert "is held open by" in bench.refused(destroy.claim(bench.tmp_dir, [place]))
 
 
 def test_a_mounted_disk_is_not_emptied(bench: Bench) -> None:
