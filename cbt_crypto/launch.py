@@ -212,6 +212,8 @@ def _measure(
     with interrupts(progress.note) as handled, marked_processes.named(run):
         try:
             with held as hold, locked(archive):
+                # Another run may have been in it while the hosts were asked.
+                check_archive(archive, todo.campaign)
                 log.open(archive)
                 holding = Holding(run, hold.check, handled)
                 outcome = run_campaign(todo, engine, archive, config_file, progress, holding)

@@ -23,6 +23,7 @@ from cbt_crypto.hosts.remote import Remote, answer_of, own_name
 from cbt_crypto.hosts.site import HostScripts, Site
 from cbt_crypto.run import hold_on_host
 from cbt_crypto.run.interrupt import Abandoned
+from cbt_crypto.run.resume import check_own
 
 
 def this_run(archive: Path) -> dict[str, Any]:
@@ -176,6 +177,8 @@ def locked(archive: Path) -> Iterator[None]:
         with contextlib.suppress(OSError):
             os.ftruncate(file.fileno(), 0)
             os.pwrite(file.fileno(), describe(this_run(archive)).encode(), 0)
+        # Now that it is held: somebody may have made it since it was looked at.
+        check_own(archive)
         yield
 
 

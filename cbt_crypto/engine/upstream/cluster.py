@@ -10,10 +10,13 @@ import contextlib
 import hashlib
 import json
 import os
+import pwd
 import shlex
 import socket
+import stat
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Optional
 
 from typing_extensions import override
@@ -37,6 +40,7 @@ from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.hosts.devices import rbd_images
 from cbt_crypto.hosts.remote import kill_osds_scripts, kill_script
 from cbt_crypto.hosts.site import HostScripts, Site
+from cbt_crypto.hosts.trust_on_host import distrust
 from cbt_crypto.plan.file.cluster import at
 from cbt_crypto.plan.layout import ceph_dir, conf_path, section_of, site_of
 
@@ -304,7 +308,7 @@ class UpstreamCeph:
     def make_mons(self) -> None:
         """Make and start the monitors. Raises HostError when none answers."""
         # Upstream brings the keys to the machine that runs it, in the same place.
-        os.makedirs(f"{self.base}/client.admin", mode=0o700, exist_ok=True)
+        make_own(f"{self.base}/client.admin", self.section.user)
         with failures_named("make the monitors"):
             self._kind.make_mons(self.theirs)
         self._nothing_failed("make the monitors")
@@ -525,3 +529,19 @@ class ExistingUpstreamCeph(UpstreamCeph):
         self, name: str, profile: str, application: str, base_name: Optional[str] = None
     ) -> None:
         """Its owner has made the pools, but for those of upstream's benchmarks."""
+
+
+def make_own(path: str, user: Optional[str]) -> None:
+    """Make it here, which may be no host of the campaign; RunError where others may write to it."""
+    os.makedirs(path, mode=0o700, exist_ok=True)
+    trusted = {0, os.geteuid()}
+    with contextlib.suppress(KeyError):
+        trusted.add(pwd.getpwnam(user or "root").pw_uid)
+    for place in (path, *map(str, Path(path).parents)):
+        status = os.lstat(place)
+        wrong = distrust(status, trusted, is_way=place != path)
+        if wrong or stat.S_ISLNK(status.st_mode):
+            why = wrong or "is a link"
+            raise RunError(
+                f"this machine: {place} {why}, and keys come there; name another tmp_dir"
+            )

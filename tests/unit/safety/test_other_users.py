@@ -17,7 +17,8 @@ import pytest
 
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.engine.upstream.checkout import find
-from cbt_crypto.errors import UsageError
+from cbt_crypto.engine.upstream.cluster import make_own
+from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.hosts import directories
 from cbt_crypto.hosts.remote import Remote, kill_script, preamble
 from cbt_crypto.hosts.site import Site
@@ -146,6 +147,37 @@ def test_a_directory_that_somebody_made_first(tmp_path: Path) -> None:
         assert "belongs to uid 65534" in sh(text).stderr
     assert "belongs to uid 65534" in sh(directories.remove(str(own))).stderr
     assert own.exists()
+
+
+def test_an_archive_that_somebody_made_meanwhile(tmp_path: Path) -> None:
+    """While hosts were asked; root overwrote and removed files in the place that his link names."""
+    sticky, victim = tmp_path / "sticky", tmp_path / "victim"
+    sticky.mkdir()
+    sticky.chmod(0o1777)
+    victim.mkdir()
+    archive = sticky / "archive"
+    archive.mkdir()
+    (archive / "results").symlink_to(victim)
+    os.chown(archive, NOBODY, NOBODY)
+    with pytest.raises(UsageError, match="link out of the archive"), locked(archive):
+        raise AssertionError("it was held")
+    (archive / "results").unlink()
+    with pytest.raises(UsageError, match=f"belongs to uid {NOBODY}"), locked(archive):
+        raise AssertionError("it was held")
+    assert not list(victim.iterdir())
+
+
+def test_a_place_for_keys_on_a_machine_that_is_no_host(tmp_path: Path) -> None:
+    """Upstream's scp wrote the admin key where a user's link led, or into his file."""
+    sticky = tmp_path / "sticky"
+    sticky.mkdir()
+    sticky.chmod(0o1777)
+    make_own(str(sticky / "ours" / "client.admin"), None)
+    theirs = sticky / "cbt" / "client.admin"
+    theirs.mkdir(parents=True)
+    os.chown(theirs, NOBODY, NOBODY)
+    with pytest.raises(RunError, match=f"belongs to uid {NOBODY}, and keys come there"):
+        make_own(str(theirs), None)
 
 
 @pytest.mark.parametrize("which", ["itself", "above", "link", "link above"])
