@@ -9,22 +9,26 @@ ending() {
     done
 }
 
-# Prints which of the processes $2... are of root, of the campaign's user, or of the users (numbers)
-# in $1. Anybody may give his processes our mark or any name; of a setuid program its caller counts.
+all_processes() { printf '%s\n' /proc/[0-9]*/status; }
+
+# Of the files /proc/PID/status on stdin, those of root, of the campaign's user, or of the users
+# (numbers) in $1. Anybody may give his processes our mark or any name; of a setuid program its
+# caller counts. All as words of one grep would be too many to start it, where a user has 70,000.
 believed() {
-    real="^Uid:[[:blank:]]+($(echo 0 ${CBT_CRYPTO_UID:-$(id -u)} $1 | tr ' ' '|'))[[:blank:]]"; shift
-    [ $# = 0 ] || ${SUDO-} grep -aslE "$real" $(printf '/proc/%s/status ' "$@") | cut -d/ -f3
+    real="^Uid:[[:blank:]]+(0$(printf '|%s' ${CBT_CRYPTO_UID:-$(id -u)} $1))[[:blank:]]"
+    ${SUDO-} xargs grep -aslE "$real" /dev/null
 }
 
-# Of the files /proc/PID/environ $2..., the processes of those that have the mark $1.
+# Of the files /proc/PID/status on stdin, the processes that are ours and have the mark $1. Others
+# are left out first: their user can make whoever reads their environment wait for ever.
 with_mark() {
-    mark=$1; shift
-    believed "" $($SUDO grep -lszxF "CBT_CRYPTO_MARK=$mark" "$@" | cut -d/ -f3)
+    believed "" | sed 's|status$|environ|' |
+        $SUDO xargs grep -lszxF "CBT_CRYPTO_MARK=$1" /dev/null | cut -d/ -f3
 }
 
 # What of the session `$session` carries our mark.
 members() {
-    for pid in $(with_mark "$CBT_CRYPTO_MARK" /proc/[0-9]*/environ); do
+    for pid in $(all_processes | with_mark "$CBT_CRYPTO_MARK"); do
         { read -r stat < "/proc/$pid/stat"; } 2>/dev/null || continue
         set -- ${stat##*) }  # state, parent, group, session
         [ "$4" != "$session" ] || echo "$pid"
@@ -56,9 +60,9 @@ end_session() {
 # What carries the mark `$mark`, or of that what the pid files $@ name. A campaign in a container may
 # have the same mark: what has process numbers of its own is not ours.
 marked() {
-    if [ $# = 0 ]; then set -- /proc/[0-9]*/environ
-    else set -- $(sed -n 's|^[0-9][0-9]*$|/proc/&/environ|p' "$@" 2>/dev/null) /dev/null; fi
-    set -- $(with_mark "$mark" "$@" | sed 's|.*|/proc/&/ns/pid|')
+    if [ $# = 0 ]; then set -- $(all_processes | with_mark "$mark")
+    else set -- $(sed -n 's|^[0-9][0-9]*$|/proc/&/status|p' "$@" 2>/dev/null | with_mark "$mark"); fi
+    [ $# = 0 ] || set -- $(printf '/proc/%s/ns/pid ' "$@")
     [ $# = 0 ] || $SUDO stat -L -c '%i %n' /proc/self/ns/pid "$@" 2>/dev/null | {
         read -r here _
         while read -r numbers path; do [ "$numbers" != "$here" ] || echo "$path"; done

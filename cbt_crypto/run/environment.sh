@@ -40,7 +40,8 @@ distances $(cat "$node/distance")"
     done
     # What OSDs encrypt and code with, by the files that the first of them has mapped. In containers
     # the user ceph is 167.
-    osd=$(believed "167 $(id -u ceph 2>/dev/null)" $(pgrep -x ceph-osd) | head -n 1)
+    osd=$(all_processes | believed "167 $(id -u ceph 2>/dev/null)" | sed 's|status$|comm|' |
+        xargs grep -aslxF ceph-osd /dev/null | cut -d/ -f3 | head -n 1)
     libraries=$([ -z "$osd" ] || ${SUDO-} cat "/proc/$osd/maps" 2>/dev/null | sed -n \
         's/.* \(\/[^ ]*\(libcrypto[.]so\|isal\|libec_\|qat\)[^ ]*\)$/\1/p' | sort -u)
     say libraries "$(for library in $libraries; do basename "$library"; done)"

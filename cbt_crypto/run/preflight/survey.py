@@ -174,13 +174,18 @@ echo "$name" "$(cat "/sys/class/net/$name/mtu")" "$(cat "/sys/class/net/$name/sp
 _GOVERNOR = "cat /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor 2>/dev/null | sort -u"
 
 # `mark` is the campaign's; a survey has it.
-_LOAD = r"""
+_LOAD = shell.calling(
+    shell.__file__,
+    r"""
 echo "$(cut -d' ' -f1 /proc/loadavg) $(getconf _NPROCESSORS_ONLN)"
+ours=" $(echo $(all_processes | with_mark "$mark")) "
 for comm in /proc/[0-9]*/comm; do
     read -r name < "$comm" || continue
     case $name in ceph-osd|ceph-mon|fio|etcd) ;; *) continue ;; esac
-    $SUDO grep -qzxF "CBT_CRYPTO_MARK=$mark" "${comm%comm}environ" || echo "$name"
-done 2>/dev/null"""
+    pid=${comm#/proc/}
+    case $ours in *" ${pid%/comm} "*) ;; *) echo "$name" ;; esac
+done 2>/dev/null""",
+)
 
 _BEGIN = "@cbt-crypto-requirement"
 #: Characters of an answer that cannot be read.

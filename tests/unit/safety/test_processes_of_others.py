@@ -21,8 +21,11 @@ from cbt_crypto.hosts.clients_on_host import Clients
 from cbt_crypto.hosts.devices.identity_on_host import writers
 from cbt_crypto.hosts.devices.opened_on_host import find_process
 from cbt_crypto.hosts.remote import Remote, kill_script
+from cbt_crypto.hosts.site import Site
 from cbt_crypto.hosts.trust_on_host import is_believed
 from cbt_crypto.run import environment, hold_on_host
+from cbt_crypto.run.preflight import survey
+from cbt_crypto.run.preflight.survey import LoadAverage
 from cbt_crypto.run.targets import sockets_on_host
 
 pytestmark = pytest.mark.unit
@@ -64,6 +67,79 @@ while time.monotonic() < ends:
     if os.fork():
         os._exit(0)
     time.sleep(0.002)
+"""
+#: Nobody's process, of which the kernel keeps whoever reads its environment, command line or maps
+#: waiting: a thread of it reads a file of a FUSE file system by its own memory, without an answer.
+#: The first word is where to mount that; fusermount3 mounts so for everybody.
+UNANSWERED = """
+import ctypes, mmap, os, signal, struct, sys, threading, time
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+folder, *is_mapper = sys.argv[1:]
+
+def nobody():
+    os.setgroups([]), os.setresgid(*[65534] * 3), os.setresuid(*[65534] * 3)
+
+def attributes(inode, mode):
+    return struct.pack("<6Q10I", inode, 4096, 8, *[0] * 6, mode, 1, 65534, 65534, 0, 4096, 0)
+
+def answer(request, node):
+    top, file = attributes(1, 0o40755), attributes(2, 0o100644)
+    if request == 26:
+        return 0, struct.pack("<4I2H2I2H2I12H", 7, 31, 0, 0, 1, 1, 4096, 1, 1, *[0] * 15)
+    if request == 1:
+        return 0, struct.pack("<4Q2I", 2, 0, 3600, 3600, 0, 0) + file
+    if request == 3:
+        return 0, struct.pack("<Q2I", 3600, 0, 0) + (top if node == 1 else file)
+    return (0, struct.pack("<Q2i", 1, 0, 0)) if request == 14 else (-38, b"")
+
+if is_mapper:
+    libc.prctl(15, b"ceph-osd", 0, 0, 0)
+    memory, file = os.open("/proc/self/mem", os.O_RDONLY), os.open(folder + "/f", os.O_RDONLY)
+    shared = os.memfd_create("x")
+    os.truncate(shared, 4096)
+    kept = mmap.mmap(shared, 4096)
+    at = libc.mmap(None, 4096, 1, 2, file, 0)
+    # The second one waits for the lock that the first one has, and all others behind it.
+    second = lambda: (time.sleep(0.3), libc.mmap(None, 4096, 1, 0x22, -1, 0))
+    for look in (second, lambda: os.pread(memory, 16, at)):
+        threading.Thread(target=look, daemon=True).start()
+    time.sleep(0.6)
+    os.write(1, b"up\\n")
+    time.sleep(60)
+    sys.exit()
+words = open("/proc/self/cmdline").read().split("\\0")[:-1]
+try:
+    fuse = os.open("/dev/fuse", os.O_RDWR)
+    options = f"fd={fuse},rootmode=40000,user_id=65534,group_id=65534".encode()
+    if libc.mount(b"x", folder.encode(), b"fuse", 0, options):
+        raise OSError(ctypes.get_errno())
+except OSError:
+    print("up", flush=True)
+    sys.exit()
+if os.fork():
+    nobody()
+    os.execv(words[0], [*words, "map"])
+nobody()
+libc.prctl(1, 9, 0, 0, 0)
+signal.alarm(60)
+while True:
+    _, request, unique, node = struct.unpack_from("<2I2Q", os.read(fuse, 1 << 20))
+    if request not in (2, 15, 36, 42):
+        error, body = answer(request, node)
+        os.write(fuse, struct.pack("<IiQ", 16 + len(body), error, unique) + body)
+"""
+#: Has six hundred children.
+MANY = """
+import ctypes, os, time
+for _ in range(600):
+    if not os.fork():
+        ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)
+        time.sleep(60)
+        os._exit(0)
+print("up", flush=True)
+time.sleep(60)
 """
 Run = Callable[..., "subprocess.Popen[str]"]
 
@@ -267,6 +343,57 @@ def test_a_campaign_s_user_s_processes_are_ended(run: Run, own: str) -> None:
     text = f"export CBT_CRYPTO_UID={NOBODY} CBT_CRYPTO_MARK={mark}\n{kill_script(('KILL',))}"
     assert sh(text).returncode == 0
     assert ours.wait(5) == -9
+
+
+def test_so_many_of_his_that_grep_is_not_started_hide_none_of_ours(run: Run, own: str) -> None:
+    """All were words of one program, which the kernel then refused: nothing was found to end."""
+    mark = f"{own}@localhost"
+    ours = run(NAMED, "fio", prefix=(), mark=mark)
+    run(MANY)
+    # As few words as a program may have in any case: as 70,000 processes are with usual limits.
+    text = f"export CBT_CRYPTO_MARK={mark} FILL=$(printf %0121000d 0)\n"
+    done = sh(text + kill_script(("KILL",), timeout=5), "prlimit", "--stack=524288")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ours.wait(5) == -9
+
+
+# -- processes that hold up who looks ---
+
+
+@pytest.fixture
+def held(run: Run, folder: Path) -> int:
+    """A process of nobody's, called ceph-osd, whose environment is waited for without an end."""
+    pid = run(UNANSWERED, str(folder), prefix=("unshare", "--mount")).pid
+    command = ["timeout", "1", "cat", f"/proc/{pid}/environ"]
+    if subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode != 124:
+        pytest.skip("the kernel has no FUSE here, or does not wait for it")
+    return pid
+
+
+def test_a_process_that_nobody_can_look_at_holds_up_no_tear_down(
+    held: int, run: Run, own: str, tmp_path: Path
+) -> None:
+    """The search for our mark read the environment of everybody's processes, and waited for his."""
+    mark = f"{own}@localhost"
+    ours = run(NAMED, "fio", prefix=(), mark=mark)
+    text = f"export CBT_CRYPTO_MARK={mark}\n{kill_script(('KILL',), timeout=5)}"
+    assert sh(text, "timeout", "20").returncode == 0
+    assert ours.wait(5) == -9
+    # nor by a pid file that is old
+    (tmp_path / "pid").write_text(f"{held}\n")
+    again = kill_script(("KILL",), timeout=5, pid_files=[str(tmp_path / "pid")])
+    stop = shell.stop_in_background(str(tmp_path / "pid"))
+    assert sh(f"export CBT_CRYPTO_MARK={mark}\n({again})\n{stop}", "timeout", "20").returncode == 0
+
+
+def test_a_process_that_nobody_can_look_at_holds_up_no_check(held: int, own: str) -> None:
+    """pgrep -x reads command lines as well, which are waited for likewise."""
+    done = sh(environment.SCRIPT, "timeout", "60")
+    assert done.returncode == 0 and "libraries" in done.stdout
+    site = Site(own, "", "h", ("h",), ())
+    (load,) = (fact for fact in survey.facts(site, None, 0) if isinstance(fact, LoadAverage))
+    done = sh(f"mark={own}@localhost\n{load.script}", "timeout", "20")
+    assert done.returncode == 0 and "ceph-osd" in done.stdout
 
 
 # -- OSDs ----------------------------------------------------------------------------------------
