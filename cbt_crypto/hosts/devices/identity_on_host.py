@@ -10,8 +10,10 @@ import functools
 import glob
 import hashlib
 import os
+import queue
 import stat
 import subprocess
+import threading
 import time
 from typing import Any, Dict, FrozenSet, Iterator, List, Optional, Set, Tuple
 
@@ -338,18 +340,31 @@ def _process(pid: str) -> str:
     return "{} (process {})".format(text_of("/proc/" + pid + "/comm"), pid)
 
 
-def writers(folder: str) -> List[str]:
+def writers(folder: str, patience_s: float = 10.0) -> List[str]:
     """Processes that can write to the device, its disk or its partitions, or to the file behind it.
 
-    A virtual machine, for one, asks for no exclusive use.
+    A virtual machine, for one, asks for no exclusive use. Raises Refused for a process that does
+    not let itself be looked at within `patience_s`.
     """
     numbers = {text_of(member + "/dev") for member in family(folder)}
     file = _file_behind(disk_of(folder))
+    answers = queue.Queue()  # type: queue.Queue[bool]
+
+    def look(pid: str) -> None:
+        paths = (*_descriptors(pid), *_mapped(pid))
+        answers.put(any(_leads_to(path, numbers, file) and _is_written(path) for path in paths))
+
     users = set()
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        for path in (*_descriptors(pid), *_mapped(pid)):
-            if int(pid) != os.getpid() and _leads_to(path, numbers, file) and _is_written(path):
+    for pid in set(filter(str.isdigit, os.listdir("/proc"))) - {str(os.getpid())}:
+        # Its user can make whoever asks for its maps wait for ever, past every signal but a kill.
+        threading.Thread(target=look, args=(pid,), daemon=True).start()
+        try:
+            if answers.get(timeout=patience_s):
                 users.add(_process(pid))
+        except queue.Empty:
+            raise Refused(
+                f"may be held open by {_process(pid)}, which cannot be looked at; end it"
+            ) from None
     return sorted(users)
 
 

@@ -20,6 +20,7 @@ from cbt_crypto.hosts import directories, samplers, shell
 from cbt_crypto.hosts.clients_on_host import Clients
 from cbt_crypto.hosts.devices.identity_on_host import writers
 from cbt_crypto.hosts.devices.opened_on_host import find_process
+from cbt_crypto.hosts.directory_on_host import Refused
 from cbt_crypto.hosts.remote import Remote, kill_script
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.hosts.trust_on_host import is_believed
@@ -394,6 +395,12 @@ def test_a_process_that_nobody_can_look_at_holds_up_no_check(held: int, own: str
     (load,) = (fact for fact in survey.facts(site, None, 0) if isinstance(fact, LoadAverage))
     done = sh(f"mark={own}@localhost\n{load.script}", "timeout", "20")
     assert done.returncode == 0 and "ceph-osd" in done.stdout
+
+
+def test_a_process_that_nobody_can_look_at_may_have_a_device_open(held: int, own: str) -> None:
+    """Each check of a device waited for it."""
+    with pytest.raises(Refused, match=rf"held open by ceph-osd \(process {held}\)"):
+        writers(own, patience_s=0.5)
 
 
 # -- OSDs ----------------------------------------------------------------------------------------
