@@ -86,6 +86,18 @@ def read_document(path: Path, limit: int = DOCUMENT_LIMIT, inside: Optional[Path
     return data
 
 
+#: A month's, one a second; each takes some hundred bytes of memory.
+_MOST_SAMPLES = 31 * 86_400
+
+
+def read_samples(path: Path) -> list[bytes]:
+    """The lines of a document with one a second; what follows the last newline is torn."""
+    data = read_document(path)
+    if data.count(b"\n") > _MOST_SAMPLES:
+        raise Malformed("holds too many samples, so it was not read")
+    return data.split(b"\n")[:-1]
+
+
 def _where(file: BinaryIO) -> Path:
     return Path(os.readlink(f"/proc/self/fd/{file.fileno()}"))
 

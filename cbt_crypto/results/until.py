@@ -385,11 +385,14 @@ def _mean_latency(
 
 
 def _by_interval(found: Iterable[tuple[int, float, str]], interval_ms: int, begun: int) -> _Rates:
-    """The sums of values by the interval, of which the first one ended at `begun`."""
+    """The sums of values by the interval, of which the first one ended at `begun`.
+
+    Those before it are together -1, and those beyond the most that count are together the next.
+    """
     rates: _Rates = {}
     for at, value, name in found:
         by_interval = rates.setdefault(name, {})
-        number = round((at - begun) / interval_ms)
+        number = min(max(round((at - begun) / interval_ms), -1), _MOST_INTERVALS)
         by_interval[number] = by_interval.get(number, 0.0) + value
     return rates
 

@@ -12,7 +12,7 @@ from typing import Any, Callable, Optional, TypeVar
 import numpy as np
 
 from cbt_crypto.archive.documents import CellDocument, Process, Scalar
-from cbt_crypto.archive.files import Malformed, Problem, read_document
+from cbt_crypto.archive.files import Malformed, Problem, read_samples
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.results.cell.node import BUSY_STATES, NodeSamples, percent_per_second
 from cbt_crypto.results.cell.record import Floats, Record
@@ -311,8 +311,7 @@ class ClientSamples(Sampled[ClientSeries]):
 
 def read_client_cpu(path: Path) -> ClientSeries:
     """Read a file of samples. Raises Malformed for one that cannot be trusted as a whole."""
-    # What follows the last newline is torn.
-    header, *lines = read_document(path).split(b"\n")[:-1] or [b""]
+    header, *lines = read_samples(path) or [b""]
     told = _HEADER.fullmatch(header)
     if told is None or int(told[1]) == 0:
         raise Malformed("does not say how many ticks a second has")

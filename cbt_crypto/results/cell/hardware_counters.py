@@ -13,7 +13,7 @@ from typing import Optional
 import numpy as np
 
 from cbt_crypto.archive.documents import CellDocument
-from cbt_crypto.archive.files import Malformed, Problem, read_document
+from cbt_crypto.archive.files import Malformed, Problem, read_samples
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.results.cell.record import Floats
 from cbt_crypto.results.cell.window import Sampled, Window
@@ -76,8 +76,7 @@ class _Zone:
 
 def read_energy(path: Path) -> EnergySeries:
     """Read a file of samples. Raises Malformed for one that cannot be trusted as a whole."""
-    # A signal ends the sampler, and a full disk may: what follows the last newline is torn.
-    lines = read_document(path).split(b"\n")[:-1]
+    lines = read_samples(path)
     zones = _zones([line for line in lines if line.startswith(b"#")])
     samples = [_sample(line, zones) for line in lines if not line.startswith(b"#")]
     if len(samples) < 2:

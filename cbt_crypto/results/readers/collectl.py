@@ -30,6 +30,9 @@ _NETS = re.compile(rb"NetNames:([^\n]*)")
 _NET_SPEED = re.compile(rb"([^\s:]+):(\d+)")
 #: A sample of the largest machines, with a line for each process, has some megabytes.
 _SAMPLE_LIMIT = 32 << 20
+#: Counters that are kept of all samples; one takes up to 250 bytes. A day with twenty links each
+#: second, and a thousand kernel workers each tenth, has eleven million.
+MOST_COUNTERS = 16_000_000
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,7 @@ def read_collectl(path: Path, with_processes: bool = True) -> NodeSeries:
     cpu: list[list[int]] = []
     processes: list[ProcessSample] = []
     net: list[dict[str, tuple[int, int]]] = []
+    counters = 0
     for sample in _samples(stream):
         if not header:
             header = sample
@@ -81,8 +85,12 @@ def read_collectl(path: Path, with_processes: bool = True) -> NodeSeries:
             net.append(_network(sample[:listed] if listed >= 0 else sample))
             if with_processes and listed >= 0:
                 processes.append(ProcessSample(epoch_s, _processes(sample, listed)))
+                counters += len(processes[-1].ticks)
         except ValueError:
             raise Malformed("holds a counter that is no number") from None
+        counters += len(ticks) + len(net[-1])
+        if counters > MOST_COUNTERS:
+            raise Malformed("holds too many samples, so it was not read")
     if len(times) < 2:
         raise Malformed("holds fewer than two samples of the processors")
     try:

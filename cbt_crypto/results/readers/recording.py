@@ -17,6 +17,9 @@ from cbt_crypto.results.cell.record import Floats
 FORMAT = 1
 #: More kinds, names, lines, lists and mappings than a recorder writes are no recording.
 _MOST_KEYS, _MOST_LINES, _MOST_LISTS = 512, 4 * 86_400, 4_000_000
+#: Lines times names of one kind: a name has a row for each line, 64 bytes, also where it is in few.
+#: In the 64 MiB that are read, a name in each line makes three million rows at most.
+_MOST_ROWS = 20_000_000
 #: The numbers of a device, in the file's order.
 DISK = ("reads", "writes", "read_ms", "write_ms", "read_sectors", "write_sectors", "busy_ms",
         "flushes")  # fmt: skip
@@ -147,8 +150,8 @@ def _by_name(
     lines: list[Mapping[str, Any]], key: str, made: Callable[[list[Any]], Any]
 ) -> dict[str, Any]:
     names = dict.fromkeys(name for line in lines for name in line.get(key, ()))
-    if len(names) > _MOST_KEYS:
-        raise Malformed(f"has {len(names)} names of {key}")
+    if len(names) > _MOST_KEYS or len(names) * len(lines) > _MOST_ROWS:
+        raise Malformed(f"has {len(names)} names of {key} in {len(lines)} samples")
     return {str(name)[:60]: made([line.get(key, {}).get(name) for line in lines]) for name in names}
 
 

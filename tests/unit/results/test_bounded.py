@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import json
 import os
 import time
 import tracemalloc
@@ -13,9 +14,14 @@ from hypothesis import strategies as st
 from cbt_crypto.archive.files import LINE_LIMIT, Malformed, Stream, read_document
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.hosts.secret import options_without
-from cbt_crypto.results.cell.hardware_counters import crypto_percent, parse_perf_stat
+from cbt_crypto.results.cell.client import read_client_cpu
+from cbt_crypto.results.cell.hardware_counters import crypto_percent, parse_perf_stat, read_energy
+from cbt_crypto.results.readers import collectl, histogram
 from cbt_crypto.results.readers.fio import parse_fio_normal
+from cbt_crypto.results.readers.fio_log import read_fio_log
 from cbt_crypto.results.readers.process_output import parse_output
+from cbt_crypto.results.readers.recording import read_recording
+from cbt_crypto.results.until import read_block
 from cbt_crypto.run.preflight.survey import Version
 
 pytestmark = pytest.mark.unit
@@ -150,3 +156,71 @@ def test_what_is_twice_as_long_takes_twice_the_time(name: str) -> None:
 
     # Sixteen times as long: 256 times the time, where it grows by the square.
     assert seconds(64_000) / seconds(4_000) < 80
+
+
+def test_names_of_one_line_make_no_rows_of_all_lines(tmp_path):
+    """A recording of 12 MB took 11 GB, whatever its 500 disks did."""
+    path = tmp_path / "recording"
+    header = {"format": 1, "t": 1, "hz": 100, "cpus": 1, "link_mbit": {}}
+    named = {"t": 1, "cpu": [0] * 8, "disk": {f"d{n}": [0] * 8 for n in range(500)}}
+    line = '{"t":1,"cpu":[0,0,0,0,0,0,0,0]}\n'
+    path.write_text(f"{json.dumps(header)}\n{json.dumps(named)}\n" + 40_000 * line)
+    with pytest.raises(Malformed, match="has 500 names of disk in 40001 samples"):
+        read_recording(path)
+
+
+def test_a_small_log_of_very_many_lines_is_refused(tmp_path):
+    """6 MB of gzip took 50 GB."""
+    path = tmp_path / "log.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(b"1, 1, 0, 0\n" * 100)
+        for _ in range(50):
+            file.write(b"\n" * 1_000_000)
+    with pytest.raises(Malformed, match="more than 50000000 lines"):
+        read_fio_log(path)
+
+
+@pytest.mark.parametrize(
+    "more", [b"", b"\nNet eth0:" + b" 1" * 9, b"\nproc:1 stat 1 (ceph-osd) S" + b" 1" * 40]
+)
+def test_a_small_file_of_very_many_counters_is_refused(tmp_path, monkeypatch, more):
+    """10 MB of gzip took 74 GB."""
+    path = tmp_path / "x.raw.gz"
+    sample = b"\n>>> 1 <<<\ncpu 0 0 0 0 0 0 0 0" + more
+    path.write_bytes(gzip.compress(b"# HZ: 100 NumCPUs: 1\n" + 101 * sample + b"\n>>> 1 <<<\n"))
+    monkeypatch.setattr(collectl, "MOST_COUNTERS", 101 * (8 + bool(more)))
+    assert len(collectl.read_collectl(path).epoch_s) == 101
+    monkeypatch.setattr(collectl, "MOST_COUNTERS", 101 * (8 + bool(more)) - 1)
+    with pytest.raises(Malformed, match="too many samples"):
+        collectl.read_collectl(path)
+
+
+def test_a_small_histogram_log_of_very_many_latencies_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "x_clat_hist.log.gz"
+    path.write_bytes(gzip.compress(100 * (b"1, 0, 4096" + b", 1" * 1856 + b"\n")))
+    monkeypatch.setattr(histogram, "MOST_COUNTS", 185_600)
+    assert len(histogram.read_histogram_log(path).counts) == 185_600
+    monkeypatch.setattr(histogram, "MOST_COUNTS", 185_599)
+    with pytest.raises(Malformed, match="too many latencies"):
+        histogram.read_histogram_log(path)
+
+
+@pytest.mark.parametrize("read", [read_energy, read_client_cpu])
+def test_samples_of_years_are_refused(tmp_path, read):
+    """64 MiB of four-byte lines took 5 GB."""
+    path = tmp_path / "samples"
+    path.write_bytes(b"# ticks a second: 100\n" + b"1 1\n" * 2_700_000)
+    with pytest.raises(Malformed, match="too many samples"):
+        read(path)
+
+
+def test_a_log_whose_times_lie_far_apart_takes_no_memory_for_each(tmp_path):
+    """Each of its lines was an interval of its own, which more than a day's never are."""
+    lines = [f"{1795182851585 + n}, 1, 0, 0\n" for n in (0, *range(10_000_000_000, 10_000_100_000))]
+    (tmp_path / "output.0_iops.1.log.h").write_text("".join(lines))
+    process = {"host": "h", "logs": "output.0", "json": "none"}
+    tracemalloc.start()
+    assert read_block(tmp_path, [process], 1) is None
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 9 << 20
