@@ -99,8 +99,12 @@ FRAME = "@cbt-crypto-answer-"
 LONGEST = 64 << 20
 #: Lines of it: each takes much more memory than its characters.
 MOST_LINES = 1 << 20
+#: Lists and mappings in it: `[],` takes thirty times as much memory.
+MOST_LISTS = 4_000_000
 #: Stands for an answer that has more.
-TOO_LONG = f"its answer is longer than {LONGEST} characters or {MOST_LINES} lines"
+TOO_LONG = (
+    f"its answer is longer than {LONGEST} characters, {MOST_LINES} lines or {MOST_LISTS} lists"
+)
 #: What timeout(1) ends with when the time is over.
 _LATE = 124
 _STATUS = re.compile("[0-9]{1,3}")
@@ -302,7 +306,8 @@ def _lines_by_host(text: str) -> Mapping[str, list[str]]:
 
 def _result(stdout: list[str], stderr: list[str], timed_out: bool, mark: str) -> HostResult:
     """What is between the first mark and the last; nothing where one of them is missing."""
-    if TOO_LONG in stdout[:1] or sum(map(len, stdout)) > LONGEST:
+    lists = sum(line.count("[") + line.count("{") for line in stdout)
+    if TOO_LONG in stdout[:1] or sum(map(len, stdout)) > LONGEST or lists > MOST_LISTS:
         return HostResult("", TOO_LONG, None)
     errors = masked("\n".join(stderr))
     framed = [index for index, line in enumerate(stdout) if line.startswith(mark + " ")]

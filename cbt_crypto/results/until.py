@@ -385,10 +385,7 @@ def _mean_latency(
 
 
 def _by_interval(found: Iterable[tuple[int, float, str]], interval_ms: int, begun: int) -> _Rates:
-    """The sums of values by the interval, of which the first one ended at `begun`.
-
-    Those before it are together -1, and those beyond the most that count are together the next.
-    """
+    """The sums of values by the interval, of which the first one ended at `begun`."""
     rates: _Rates = {}
     for at, value, name in found:
         by_interval = rates.setdefault(name, {})

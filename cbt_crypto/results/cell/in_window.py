@@ -46,10 +46,18 @@ class SecondBins:
         return percentile_columns(self.counts, self.latencies_ns)[column]
 
 
+#: Of each second all bins are in memory, 30 KB.
+_LONGEST_S = 2 * 86_400
+
+
 def second_bins(
     folder: Folder, clients: Sequence[Client], window: Window, problems: list[Problem]
 ) -> dict[str, SecondBins]:
     """By direction; empty unless every process has its histogram log, read one by one."""
+    if window.seconds > _LONGEST_S:
+        sentence = f"it is longer than {_LONGEST_S // 3600} hours, so it has no latency by second"
+        problems.append(Problem("", sentence))
+        return {}
     added = _Sum(window)
     complete = True
     for client in clients:

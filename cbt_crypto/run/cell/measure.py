@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from cbt_crypto.archive.documents import KEPT
-from cbt_crypto.archive.files import Malformed, write_json
+from cbt_crypto.archive.files import Malformed, read_document, write_json
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.benchmarks.base import ClientProcess, Scenario, Volume
 from cbt_crypto.benchmarks.upstream import OfUpstream
@@ -280,8 +280,8 @@ def _status(printed: str, volume: str) -> Optional[int]:
 
 def _last_words(path: Path) -> str:
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    except OSError:
+        lines = read_document(path).decode("utf-8", "replace").strip()[-4096:].splitlines()
+    except Malformed:
         return ""
     return f": {lines[-1][:300]}" if lines else ""
 

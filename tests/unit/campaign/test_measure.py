@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from pathlib import Path
@@ -61,6 +62,15 @@ def test_a_process_that_failed_is_named_with_its_last_words(
     with pytest.raises(RunError) as caught:
         failed_processes({"processes": [fine, failed]}, tmp_path)
     assert str(caught.value) == sentence
+
+
+def test_the_last_words_of_an_endless_output_are_not_read(tmp_path: Path) -> None:
+    """A host's whole file was read, however large."""
+    (tmp_path / "output.3.c0").touch()
+    os.truncate(tmp_path / "output.3.c0", 65 << 20)
+    failed = {"host": "c0", "volume": "3", "exit_status": 1}
+    with pytest.raises(RunError, match=r"exited with 1$"):
+        failed_processes({"processes": [failed]}, tmp_path)
 
 
 def test_processes_that_did_well(tmp_path: Path) -> None:

@@ -219,6 +219,12 @@ def test_an_endless_answer_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.stderr == execution.TOO_LONG
 
 
+def test_an_answer_of_endless_lists_is_none() -> None:
+    """JSON of them took thirty times as much memory, for each host that gave it."""
+    result = said_by(lambda mark: f"{mark} begin\n[{'[],' * 4_000_000}0]\n{mark} 0")
+    assert (result.status, result.stdout, result.stderr) == (None, "", execution.TOO_LONG)
+
+
 @pytest.mark.parametrize("remote", ["embedded, here", "embedded, there"], indirect=True)
 def test_an_answer_of_endless_short_lines_takes_no_minutes(remote: Remote) -> None:
     """Tens of millions of lines took two minutes, and gigabytes."""

@@ -16,6 +16,8 @@ from cbt_crypto.archive.folder import Folder
 from cbt_crypto.hosts.secret import options_without
 from cbt_crypto.results.cell.client import read_client_cpu
 from cbt_crypto.results.cell.hardware_counters import crypto_percent, parse_perf_stat, read_energy
+from cbt_crypto.results.cell.in_window import second_bins
+from cbt_crypto.results.cell.window import Window
 from cbt_crypto.results.readers import collectl, histogram
 from cbt_crypto.results.readers.fio import parse_fio_normal
 from cbt_crypto.results.readers.fio_log import read_fio_log
@@ -224,3 +226,10 @@ def test_a_log_whose_times_lie_far_apart_takes_no_memory_for_each(tmp_path):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 9 << 20
+
+
+def test_a_window_of_weeks_takes_no_memory_for_each_second_s_bins(tmp_path):
+    """One line of a log, beside a fio output that says 14 days, took 33 GiB."""
+    problems = []
+    assert second_bins(Folder(tmp_path), [], Window(0, 14 * 86_400), problems) == {}
+    assert "longer than 48 hours" in str(problems[0])
