@@ -10,6 +10,7 @@ import os
 import shlex
 import socket
 import stat
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -223,7 +224,8 @@ class _Busy:
         if is_dead(self.holder) is None and self.holder.get("host"):
             return text + one_line(
                 f"wait for it, or if it is dead run on {self.holder['host']}: "
-                f"cbt-crypto cleanup {shlex.quote(str(self.holder.get('archive')))}"
+                f"cbt-crypto cleanup {shlex.quote(str(self.holder.get('archive')))}; where that "
+                f"finds nothing left, end process {self.holder.get('keeper')} on {self.host}"
             )
         return text + "wait for it or end it"
 
@@ -313,8 +315,11 @@ def free_hosts(remote: Remote, site: Site, run: str, hosts: Optional[Sequence[st
 
 def _free_quietly(remote: Remote, site: Site, run: str) -> None:
     # A host that is gone holds nothing; one that cannot be reached is taken over when it can.
-    with contextlib.suppress(HostError):
+    try:
         free_hosts(remote, site, run)
+    except HostError as error:
+        rest = "it may be held still; the next run there from this machine takes it over"
+        print(one_line(f"{error}; {rest}"), file=sys.stderr, flush=True)
 
 
 def _hold(

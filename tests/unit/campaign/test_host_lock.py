@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import pytest
 from fake_hosts import FakeHosts
 
 from cbt_crypto.engine.embedded import common
-from cbt_crypto.errors import UsageError
+from cbt_crypto.errors import HostError, UsageError
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import Drive, Osd, Site
 from cbt_crypto.run import hold_on_host, locks
@@ -136,6 +137,28 @@ def test_a_run_of_another_machine_is_never_held_to_be_dead(
         pytest.fail("held twice")
     assert "eve?[2J@elsewhere" in str(refused.value)
     assert f"if it is dead run on elsewhere: cbt-crypto cleanup {tmp_path}/a" in str(refused.value)
+    # What holds the host is left where the last answer was lost, and a cleanup finds no more.
+    assert re.search(r"; where that finds nothing left, end process \d+ on ", str(refused.value))
+
+
+def test_a_host_that_does_not_answer_the_last_question_is_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It was held from then on for all other machines, and nothing said so."""
+    one = site(tmp_path)
+
+    class Silent(Remote):
+        def run(self, scripts: Any, what: str, timeout: Any = None) -> dict[str, str]:
+            if what == "free the host":
+                raise HostError("localhost", what, "no answer within 60 s", "")
+            return super().run(scripts, what, timeout)
+
+    with hosts_held(Silent(common, one.tmp_dir), one, "first", me(tmp_path)):
+        pass
+    said = capfd.readouterr().err
+    assert "localhost" in said and "it may be held still" in said and said.count("\n") == 1
+    free_hosts(remote(one), one, "first")
+    assert not keepers(one)
 
 
 @pytest.mark.parametrize(
