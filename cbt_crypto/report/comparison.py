@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -26,9 +26,11 @@ from cbt_crypto.report.build import assemble, read_runs
 from cbt_crypto.report.figures.group import baseline_of, chosen_cells
 from cbt_crypto.report.model import Report, ReportOptions
 from cbt_crypto.results.cell.run import Run, dimensions_of
-from cbt_crypto.results.foreign import read_published, read_upstream
+from cbt_crypto.results.foreign import KBENCH, read_published, read_upstream
 from cbt_crypto.units import counted
 
+#: Dimensions that tell the workloads of kbench's summaries apart.
+_OF_KBENCH = ("test", "op_size", "mode")
 #: Dimensions that tell rows and archives apart, and those that every workload is named by.
 _TOLD, _PLACED = ("configuration", "hardware"), ("scenario", "op_size", "mode")
 _UNPROVED = "its configuration is not proved: the archive is upstream CBT's"
@@ -57,14 +59,17 @@ def compare(
             "that an archive is the baseline; give its name alone"
         )
     by_archive = {name: _runs(name, path) for name, path in archives.items()}
+    if any(run.planned.scenario == KBENCH for of in by_archive.values() for run in of):
+        by_archive = {name: list(_as_kbench(of)) for name, of in by_archive.items()}
     runs = [run for of_archive in by_archive.values() for run in of_archive]
+    rows = {run.planned.configuration: run.campaign for run in runs}
     _check_loads({n: [run.dimensions for run in runs if run.campaign == n] for n in archives})
     said = _of_the_runs(by_archive)
     plan = PlanDocument(
         format=FORMAT,
         title=" and ".join(archives),
-        baseline=Baseline(value=next(iter(archives))),
-        configurations={name: {} for name in archives},
+        baseline=Baseline(value=next(iter(rows))),
+        configurations={row: {} for row in rows},
         cells=tuple(run.planned for run in runs),
     )
     baseline = baseline_of(plan, options)
@@ -72,7 +77,7 @@ def compare(
     chosen = [run for run in runs if (run.planned.configuration, run.planned.path) in chosen_keys]
     environment, problems = _environment(archives)
     together = Archive(Folder(Path()), plan, environment, problems)
-    report = _told_apart(assemble(together, baseline, chosen, options), archives, environment)
+    report = _told_apart(assemble(together, baseline, chosen, options), rows, environment)
     return replace(report, headline=(*report.headline, *said))
 
 
@@ -184,7 +189,8 @@ def _by_hardware(
     runs = [run for of_archive in by_archive.values() for run in of_archive]
     environment, problems = _environment(archives)
     together = Archive(Folder(Path()), plan, environment, (*problems, *unlike))
-    report = _told_apart(assemble(together, joint, runs, options), archives, environment)
+    named = {name: name for name in archives}
+    report = _told_apart(assemble(together, joint, runs, options), named, environment)
     return replace(report, headline=(*report.headline, *said, *sentences(report)))
 
 
@@ -229,13 +235,12 @@ def _configurations(
     return found, unlike
 
 
-def _told_apart(report: Report, names: Iterable[str], environment: Environment | None) -> Report:
-    """The report; where only some of the archives are of emulated hosts, it knows which."""
+def _told_apart(report: Report, rows: Mapping[str, str], environment: Environment | None) -> Report:
+    """The report; where only `rows` (name -> archive) of some are emulated, it knows which."""
     hosts = {} if environment is None else environment.hosts
     emulated = [host for host, about in hosts.items() if about.emulated]
-    names = tuple(names)
-    only = tuple(name for name in names if any(host.startswith(f"{name}: ") for host in emulated))
-    return report if only == names else replace(report, emulated_only=only)
+    only = tuple(r for r, name in rows.items() if any(h.startswith(f"{name}: ") for h in emulated))
+    return report if only == tuple(rows) else replace(report, emulated_only=only)
 
 
 def _placed(cell: PlannedCell, name: str, baseline: Baseline, joint: Baseline) -> PlannedCell:
@@ -275,6 +280,25 @@ def _renamed(run: Run, name: str) -> Run:
     planned = run.planned.model_copy(update={"configuration": name})
     dimensions = {**run.dimensions, "configuration": name}
     return replace(run, planned=planned, dimensions=dimensions, campaign=name)
+
+
+def _as_kbench(runs: Sequence[Run]) -> Iterator[Run]:
+    """`rbd_kbench` as kbench's own; what else differs under one workload is in the row's name."""
+    told: dict[str, dict[tuple[Scalar, ...], set[Scalar]]] = {}
+    ours = [run for run in runs if run.planned.scenario == "rbd_kbench"]
+    for run in ours:
+        load = tuple(map(run.dimensions.get, _OF_KBENCH))
+        for key, value in run.dimensions.items():
+            told.setdefault(key, {}).setdefault(load, set()).add(value)
+    apart = [key for key, of in told.items() if any(len(values) > 1 for values in of.values())]
+    for run in ours:
+        words = (wording.value_of(key, run.dimensions.get(key)) for key in apart)
+        name = ", ".join([run.planned.configuration, *words])
+        parameters = {key: run.dimensions.get(key) for key in _OF_KBENCH}
+        update = {"scenario": KBENCH, "configuration": name, "parameters": parameters}
+        planned = run.planned.model_copy(update=update)
+        yield replace(run, planned=planned, dimensions=dimensions_of(planned))
+    yield from (run for run in runs if run.planned.scenario != "rbd_kbench")
 
 
 def _environment(archives: Mapping[str, Path]) -> tuple[Environment | None, tuple[Problem, ...]]:

@@ -308,6 +308,8 @@ def _number(value: object) -> int:
 
 #: Files of one article; more are something else.
 _MOST_FILES = 1000
+#: The scenario of kbench's own summaries.
+KBENCH = "kbench"
 
 
 class _PublishedLoad(NamedTuple):
@@ -320,16 +322,10 @@ class _PublishedLoad(NamedTuple):
 def read_published(path: Path, configuration: str) -> list[Run]:
     """A run for each workload in a file, a directory's files or a pattern's; same workloads repeat.
 
-    Raises Malformed for several kbench summaries, or no readable file.
+    Each of several kbench summaries is a configuration. Raises Malformed for no readable file.
     """
     folder, names = _files(path)
     loads = [load for name in names for load in _loads(folder, name)]
-    summaries = {load.file for load in loads if load.scenario == "kbench"}
-    if len(summaries) > 1:
-        raise Malformed(
-            f"holds {len(summaries)} summaries of kbench, which do not say what each is of; "
-            f"name one, e.g. {path.parent if not path.is_dir() else path}/{min(summaries)}"
-        )
     if not loads:
         raise Malformed(
             "there is no results directory, so this is no archive, and no file of fio, kbench or "
@@ -354,7 +350,8 @@ def _loads(folder: Folder, name: str) -> Iterator[_PublishedLoad]:
         return
     if KBENCH_HEADING in data:
         for job in read_output("kbench", data).jobs:
-            yield _PublishedLoad(name, f"kbench{NAMED}{job.name}", "kbench", {"mode": job.name})
+            load = {"test": job.name.partition(" ")[0], **_published_parameters(job)}
+            yield _PublishedLoad(name, f"kbench{NAMED}{job.name}", KBENCH, load)
     elif b"Requests/sec:" in data and b"Latency distribution:" in data:
         yield _PublishedLoad(name, "etcd_benchmark", "etcd", {"mode": "put"})
     else:
@@ -388,10 +385,14 @@ def _published_parameters(job: Job) -> dict[str, Any]:
     return parameters
 
 
-def _runs(folder: Folder, loads: Iterable[_PublishedLoad], configuration: str) -> Iterator[Run]:
+def _runs(folder: Folder, loads: Sequence[_PublishedLoad], name: str) -> Iterator[Run]:
+    summaries = {load.file for load in loads if load.scenario == KBENCH}
     seen: dict[str, int] = {}
     for number, published in enumerate(loads):
-        load = f"{published.scenario} {sorted(published.parameters.items())}"
+        is_one_of_several = published.file in summaries and len(summaries) > 1
+        # Nothing but its file's name says what it is of.
+        configuration = f"{name} {Path(published.file).stem}" if is_one_of_several else name
+        load = f"{configuration} {published.scenario} {sorted(published.parameters.items())}"
         iteration = seen[load] = seen.get(load, -1) + 1
         planned = PlannedCell(
             id=f"published-{number}",

@@ -116,8 +116,9 @@ METRICS = (
         column=Column("IOPS ± % a second", Where.PAGE, decimals=1),
     ),
     Metric(
-        "bandwidth_bytes_per_s", "throughput", "B/s", 1, of_runs.bandwidth,
-        "sum over processes of fio's `bw_bytes`", varies="iops",
+        "bandwidth_bytes_per_s", "throughput", "B/s", 1,
+        of_runs.throughput("bandwidth_bytes_per_s"), "sum over processes of fio's `bw_bytes`",
+        varies="iops",
         column=Column("MB/s", Where.TERMINAL, 1e-6, rank=4),
     ),
     Metric(

@@ -139,10 +139,13 @@ def _meanwhile(series: Series, spans: Sequence[tuple[float, float]]) -> _Bools:
 
 
 def throughput(field: str) -> Of:
-    """None where a run did nothing in that direction, as others of its load did."""
-    return mean_of_runs(
-        lambda run, direction: rate(run, direction, field) if records_of(run, direction) else None
-    )
+    """None where a run did nothing in that direction, or nobody counts: syncs have no bytes."""
+
+    def value(run: Run, direction: str) -> Optional[float]:
+        is_told = any(getattr(record, field) for record in records_of(run, direction))
+        return rate(run, direction, field) if is_told else None
+
+    return mean_of_runs(value)
 
 
 def variation(field: str) -> Of:
@@ -158,12 +161,6 @@ def variation(field: str) -> Of:
     return mean_of_runs(value)
 
 
-def bandwidth(runs: Sequence[Run], direction: str) -> Optional[float]:
-    """None where nobody counts bytes: of syncs, which have none, and of etcd's requests."""
-    per_second = throughput("bandwidth_bytes_per_s")(runs, direction)
-    return None if not per_second and throughput("iops")(runs, direction) else per_second
-
-
 def of_fio(field: str) -> Of:
     """All fio processes together; they do both directions, so each tells of the whole."""
 
@@ -177,8 +174,8 @@ def of_fio(field: str) -> Of:
 def mean_latency(runs: Sequence[Run], direction: str) -> Optional[float]:
     """Weighted by IOs."""
     parts = [part for run in runs for part in _latencies(run, direction)]
-    # A run that did no IO has no latency.
-    parts = [part for part in parts if part[1]]
+    # A run that did no IO has no latency; of two of kbench's tests nobody prints it.
+    parts = [part for part in parts if all(part)]
     if not parts:
         return None
     means, weights = zip(*parts)
@@ -195,7 +192,8 @@ def _latencies(run: Run, direction: str) -> list[tuple[float, float]]:
 
 def max_latency(runs: Sequence[Run], direction: str) -> Optional[float]:
     """The longest of any run."""
-    return max((latency for run in runs for latency in _maxima(run, direction)), default=None)
+    known = (latency for run in runs for latency in _maxima(run, direction) if latency)
+    return max(known, default=None)
 
 
 def _maxima(run: Run, direction: str) -> list[float]:

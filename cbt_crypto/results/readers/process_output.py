@@ -127,6 +127,8 @@ KBENCH_HEADING = b"FIO Benchmark Summary"
 #: It compares two volumes in one table, or repeats latencies as percentiles.
 _OTHER = re.compile(r"FIO Benchmark (?:Compar|.*P99)")
 _FIGURES = {"IOPS": "iops", "Bandwidth": "bandwidth", "Latency": "latency"}
+#: Test -> bytes of one IO.
+_KBENCH_BYTES = {"iops": 4096, "bandwidth": 128 << 10, "latency": 4096}
 _PATTERNS = {"Random": ("randread", "randwrite"), "Sequential": ("read", "write")}
 _PAIR = r"\s*([\d,]+)\s*(?:KiB/sec|ns)?\s*/\s*([\d,]+)"
 #: "IOPS (Read/Write)", with a line for each pattern behind it.
@@ -142,7 +144,7 @@ _Figures = dict[tuple[str, str], float]
 
 
 def parse_kbench(data: bytes) -> FioOutput:
-    """A job for each mode, named as fio's rw, as of one second; Malformed if one is missing.
+    """A job `TEST MODE` for each, as of one second, with that test's figure; Malformed if not all.
 
     IOPS are of 4 KiB at depth 64, bandwidth of 128 KiB at 64, latency of 4 KiB at 1 (in 2021: 4).
     """
@@ -154,7 +156,8 @@ def parse_kbench(data: bytes) -> FioOutput:
         for mode, value in zip(_PATTERNS[pattern], pair):
             figures.setdefault((mode, _FIGURES[figure]), _kbench_number(value))
     modes = [mode for modes in _PATTERNS.values() for mode in modes]
-    return FioOutput("kbench", None, tuple(_kbench_job(mode, figures) for mode in modes))
+    jobs = (_kbench_job(test, mode, figures) for test in _KBENCH_BYTES for mode in modes)
+    return FioOutput("kbench", None, tuple(jobs))
 
 
 def _kbench_pairs(text: str) -> Iterator[tuple[str, str, tuple[str, str]]]:
@@ -180,24 +183,25 @@ def _kbench_number(text: str) -> float:
     return float(digits)
 
 
-def _kbench_job(mode: str, figures: _Figures) -> Job:
-    missing = [name for name in _FIGURES.values() if not figures.get((mode, name))]
-    if missing:
-        raise Malformed(f"is not a whole summary of kbench's: {mode} has no {missing[0]}")
-    iops, latency = figures[mode, "iops"], figures[mode, "latency"]
-    bandwidth = figures[mode, "bandwidth"] * 1024
+def _kbench_job(test: str, mode: str, figures: _Figures) -> Job:
+    told = figures.get((mode, test))
+    if not told:
+        raise Malformed(f"is not a whole summary of kbench's: {mode} has no {test}")
+    size = _KBENCH_BYTES[test]
+    # What a test does not print is 0: nobody knows it.
+    iops = {"iops": told, "bandwidth": told * 1024 / size}.get(test, 0.0)
     side = Side(
         direction="write" if mode.endswith("write") else "read",
-        ios=round(iops),
-        bytes=round(bandwidth),
+        ios=round(iops) or 1,
+        bytes=round(iops * size),
         iops=iops,
-        bandwidth_bytes_per_s=bandwidth,
+        bandwidth_bytes_per_s=iops * size,
         runtime_s=1.0,
-        clat_ns_mean=latency,
-        clat_ns_max=latency,
+        clat_ns_mean=told if test == "latency" else 0.0,
+        clat_ns_max=0.0,
         percentiles_ns={},
     )
-    return Job(mode, None, 0, {"rw": mode}, 0.0, 0.0, (side,))
+    return Job(f"{test} {mode}", None, 0, {"rw": mode, "bs": str(size)}, 0.0, 0.0, (side,))
 
 
 #: Kind of a process -> reader of its results. What is read has the shape of fio's output.

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from cbt_crypto.archive.files import Malformed
 from cbt_crypto.cli import cbt_crypto
+from cbt_crypto.report.comparison import compare
+from cbt_crypto.report.figures.metric import BY_KEY
+from cbt_crypto.report.model import ReportOptions
 from cbt_crypto.results.foreign import read_published
 from cbt_crypto.results.readers.process_output import parse_kbench
 
@@ -78,10 +82,15 @@ Latency in ns (Read/Write)
 
 
 def _figures(text: str) -> dict[str, tuple[float, float, float]]:
+    """What each test told of a mode."""
+    sides = {job.name: job.sides[0] for job in parse_kbench(text.encode()).jobs}
     return {
-        job.name: (side.iops, side.bandwidth_bytes_per_s / 1024, side.clat_ns_mean)
-        for job in parse_kbench(text.encode()).jobs
-        for side in job.sides
+        mode: (
+            sides[f"iops {mode}"].iops,
+            sides[f"bandwidth {mode}"].bandwidth_bytes_per_s / 1024,
+            sides[f"latency {mode}"].clat_ns_mean,
+        )
+        for mode in ("randread", "randwrite", "read", "write")
     }
 
 
@@ -156,15 +165,77 @@ def _json(data: Path) -> dict:
     return found
 
 
-def test_several_summaries_are_refused_as_nobody_says_what_they_are_of(tmp_path: Path) -> None:
-    for name in ("CEPH-REPLICA1", "CEPH-REPLICA3"):
-        (tmp_path / name).write_text(NEW)
-    result = CliRunner().invoke(
-        cbt_crypto, ["compare", f"a={tmp_path}", f"b={tmp_path}", "-o", str(tmp_path / "out")]
-    )
-    assert result.exit_code == 2
-    assert "holds 2 summaries of kbench" in result.output
-    assert "name one, e.g." in result.output
+def test_a_test_tells_nothing_but_its_own_figure(tmp_path: Path) -> None:
+    """A summary was one workload, with IOPS, bandwidth and latency of three different ones."""
+    (tmp_path / "new.txt").write_text(NEW)
+    told = {}
+    for run in read_published(tmp_path, "drive"):
+        of = (run.dimensions["test"], run.dimensions["op_size"], run.dimensions["mode"])
+        (direction,) = {record.direction for record in run.records}
+        keys = ("iops", "bandwidth_bytes_per_s", "clat_ns_mean", "clat_ns_max")
+        told[of] = tuple(BY_KEY[key].of([run], direction) for key in keys)
+    assert len(told) == 12
+    assert told["iops", 4096, "randread"] == (7800, 7800 * 4096, None, None)
+    assert told["bandwidth", 131072, "write"] == (462604 / 128, 462604 * 1024, None, None)
+    assert told["latency", 4096, "read"] == (None, None, 5760606, None)
+
+
+def test_an_archive_stands_beside_an_author_s_summaries(tmp_path: Path) -> None:
+    """A directory with several was refused, and rbd_kbench was a workload of another name."""
+    drive = tmp_path / "970 EVO"
+    drive.mkdir()
+    for replicas, iops in ((1, "7,800"), (3, "3,900")):
+        text = NEW.replace("7,800", iops)
+        (drive / f"CEPH-REPLICA{replicas}-4OSD-nvme3n1.txt").write_text(text)
+    (drive / "DRIVE-nvme3n1.txt").write_text("smartctl 7.2\n")
+    cells = []
+    for n, (test, iops) in enumerate({"iops": 1950.0, "latency": 100.0}.items()):
+        for replicas in (1, 3):
+            load = {"test": test, "op_size": 4096, "mode": "randread"}
+            about = {**load, "vol_size": 64, "iodepth": 64 if n == 0 else 1}
+            cells.append((f"{test}-{replicas}", {**about, "replication": replicas}, iops))
+    archive = _archive(tmp_path / "ours", cells)
+    report = compare({"970 EVO": drive, "Ours": archive}, ReportOptions())
+    titles = [table.title for table in report.tables]
+    assert titles == ["kbench, 4 KiB, test iops", "kbench, 128 KiB, test bandwidth",
+                      "kbench, 4 KiB, test latency"]  # fmt: skip
+    rows = {cell.name: cell for cell in report.tables[0].sections[0].cells}
+    assert list(rows) == [
+        "970 EVO CEPH-REPLICA1-4OSD-nvme3n1", "970 EVO CEPH-REPLICA3-4OSD-nvme3n1",
+        "Ours, replication 1", "Ours, replication 3",
+    ]  # fmt: skip
+    percents = [round(cell.comparisons["iops"].percent) for cell in rows.values()]
+    assert percents == [100, 50, 25, 25]
+    (latency,) = [s for s in report.tables[2].sections if s.mode == "randread"]
+    shown = [cell.figures.get("clat_ns_mean") for cell in latency.cells]
+    assert shown[0] == 2874734 and None not in shown and len(shown) == 4
+
+
+def _archive(root: Path, cells: list[tuple[str, dict[str, Any], float]]) -> Path:
+    """One of ours, of these parameters and IOPS, from fio's own output."""
+    planned = []
+    for name, parameters, iops in cells:
+        about = {
+            "id": name, "iteration": 0, "scenario": "rbd_kbench", "configuration": "Plain",
+            "parameters": parameters,
+        }  # fmt: skip
+        path = f"results/00000000/id-{name}"
+        planned.append({**about, "path": path})
+        folder = root / path
+        folder.mkdir(parents=True)
+        side = {"iops": iops, "bw_bytes": iops * 4096, "io_bytes": 4096 * 99, "runtime": 1000,
+                "total_ios": 99, "clat_ns": {"mean": 5e5, "max": 9e5, "N": 99}}  # fmt: skip
+        job = {"jobname": "a", "error": 0, "job options": {"rw": "randread"}, "read": side}
+        output = {"fio version": "fio-3.33", "timestamp_ms": 1_000_000, "jobs": [job]}
+        (folder / "json_output.0.node0").write_text(json.dumps(output))
+        process = {"host": "node0", "volume": "0", "exit_status": 0, "json": "json_output.0.node0"}
+        cell = {**about, "format": 1, "state": "finished", "processes": [process]}
+        (folder / "cell.json").write_text(json.dumps(cell))
+        proof = {"format": 1, "proved": True, "overlays": [], "configuration": "Plain"}
+        (folder / "proof.json").write_text(json.dumps(proof))
+    plan = {"format": 1, "title": "ours", "cells": planned, "configurations": {"Plain": {}}}
+    (root / "results/plan.json").write_text(json.dumps(plan))
+    return root
 
 
 def test_single_files_are_compared(tmp_path: Path) -> None:
