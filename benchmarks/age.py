@@ -22,6 +22,7 @@ _RANDOM_BYTES = 4096
 _OPTIONS = (
     "precondition", "precondition_random", "precondition_op_size", "steady_state",
     "steady_state_rounds", "recovery", "scrub", "deep_scrub", "compressible", "clients",
+    "filesystem",
 )  # fmt: skip
 
 

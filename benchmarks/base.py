@@ -141,10 +141,6 @@ class Scenario(BaseModel):
     name: ClassVar[str]
     #: Whether it works on a Ceph cluster. None is deployed when no scenario does.
     needs_cluster: ClassVar[bool] = True
-    #: Whether its clients can encrypt their volumes: `Site.volume_encryption`.
-    takes_encryption: ClassVar[bool] = False
-    #: Whether its clients take Ceph from libraries, and not from their kernel.
-    uses_client_libraries: ClassVar[bool] = True
 
     configuration: str = Field(
         description="names from cluster.configurations; all of them when absent"
@@ -161,6 +157,16 @@ class Scenario(BaseModel):
         le=2_592_000,
         description="seconds of the same workload before `time` begins, which do not count",
     )
+
+    @property
+    def takes_encryption(self) -> bool:
+        """Whether its clients can encrypt their volumes: `Site.volume_encryption`."""
+        return False
+
+    @property
+    def uses_client_libraries(self) -> bool:
+        """Whether its clients take Ceph from libraries, and not from their kernel."""
+        return True
 
     @property
     def drive_name(self) -> Optional[str]:

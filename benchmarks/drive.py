@@ -13,7 +13,7 @@ from cbt_crypto.benchmarks.age import Aged
 from cbt_crypto.benchmarks.base import ClientProcess, ClusterCommands, Scenario, Volume, WrapClient
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import destroy, lvm_and_md, opened_on_host
-from cbt_crypto.hosts.requirement import Requirement
+from cbt_crypto.hosts.requirement import Requirement, program_needed
 from cbt_crypto.hosts.site import Drive, HostScripts, Site
 
 #: Seconds in which the measuring process must have opened its drive.
@@ -96,13 +96,8 @@ class FileSystemScenario(DriveScenario):
     def requirements(self, site: Site) -> Sequence[Requirement]:
         """What makes the file system."""
         (drive,) = site.drives
-        package = {"ext4": "e2fsprogs", "xfs": "xfsprogs"}[self.filesystem]
-        program = f"mkfs.{self.filesystem}"
-        script = (
-            f"PATH=$PATH:/usr/sbin:/sbin\ncommand -v {program} > /dev/null && echo ok || "
-            f"echo '{program} is missing; install {package}'"
-        )
-        return (*super().requirements(site), Requirement(program, (drive.host,), script))
+        program = program_needed(f"mkfs.{self.filesystem}", (drive.host,))
+        return (*super().requirements(site), program)
 
     def measure(
         self, site: Site, run_dir: str, commands: ClusterCommands, wrap: WrapClient

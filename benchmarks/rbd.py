@@ -22,7 +22,7 @@ from cbt_crypto.benchmarks.base import (
 )
 from cbt_crypto.hosts.ceph_conf import ADMIN
 from cbt_crypto.hosts.devices import rbd_images
-from cbt_crypto.hosts.requirement import Requirement
+from cbt_crypto.hosts.requirement import Requirement, program_needed
 from cbt_crypto.hosts.site import HostScripts, Site
 
 Mode = Literal["read", "write", "randread", "randwrite", "rw", "randrw"]
@@ -393,35 +393,6 @@ class RbdSingleClientSync(RbdSingleClient):
     iodepth: int = Field(1, ge=1, le=65536, description="IOs in flight per fio process")
 
 
-#: Test -> bytes of one IO and IOs in flight.
-_KBENCH_TESTS = {"iops": (4096, 64), "bandwidth": (128 << 10, 64), "latency": (4096, 1)}
-
-
-class RbdKbench(RbdSingleClient):
-    """kbench's tests: IOPS (4K, depth 64), bandwidth (128K, depth 64), latency (4K, depth 1)."""
-
-    name: ClassVar[str] = "rbd_kbench"
-
-    test: Literal["iops", "bandwidth", "latency"] = Field(
-        "iops", description="what is tested; sets op_size and iodepth where the file does not"
-    )
-    op_size: int = Field(
-        4096, ge=512, le=1 << 30, description="bytes of one IO; the test's own when absent"
-    )
-    iodepth: int = Field(
-        64, ge=1, le=65536, description="IOs in flight; the test's own when absent"
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _as_the_test_has_it(cls, data: Any) -> Any:
-        test = data.get("test", "iops") if isinstance(data, dict) else None
-        if not isinstance(test, str) or test not in _KBENCH_TESTS:
-            return data
-        op_size, iodepth = _KBENCH_TESTS[test]
-        return {"op_size": op_size, "iodepth": iodepth, **data}
-
-
 # What failed first decides how it ends.
 _ENCLOSED = """\
 (
@@ -434,6 +405,8 @@ trap 'status=$?; trap - EXIT; detach_all || [ $status != 0 ] || status=1; exit $
 {text}
 )
 )"""
+#: MiB that a file system takes beside a tenth of its file; XFS makes none below 300.
+_FILES_MB = 320
 #: What a client lacks for the kernel's client, or ok.
 NEEDS_KRBD = """\
 $SUDO modprobe -q rbd 2> /dev/null || :
@@ -444,26 +417,41 @@ elif ! command -v rbd > /dev/null; then echo 'rbd is missing; install ceph-commo
 else echo ok; fi"""
 
 
-class RbdKrbd(RbdSingleClient):
-    """One fio process on the first client, on an image that the kernel's client has mapped."""
+class OfKernel(RbdSingleClient):
+    """One fio process on the first client, on an image that its kernel has mapped."""
 
-    name: ClassVar[str] = "rbd_krbd"
-    takes_encryption: ClassVar[bool] = True
-    uses_client_libraries: ClassVar[bool] = False
-
-    ioengine: Literal["libaio", "io_uring"] = Field(
-        "libaio", description="how fio asks the kernel for IO"
+    filesystem: Optional[Literal["ext4", "xfs"]] = Field(
+        None,
+        description="a file system in an image that the kernel's client has mapped: fio works on "
+        "a file in it, which is vol_size large",
     )
+
+    @property
+    @override
+    def takes_encryption(self) -> bool:
+        return not self.uses_client_libraries
+
+    @property
+    @override
+    def uses_client_libraries(self) -> bool:
+        return False
 
     @override
     def requirements(self, site: Site) -> Sequence[Requirement]:
-        return (Requirement("krbd", site.active_clients, NEEDS_KRBD),)
+        if self.uses_client_libraries:
+            return ()
+        kernel = Requirement("krbd", site.active_clients, NEEDS_KRBD)
+        makers = [f"mkfs.{self.filesystem}"] if self.filesystem else []
+        return (kernel, *(program_needed(name, site.active_clients) for name in makers))
 
     @override
     def volumes(self, site: Site) -> tuple[Volume, ...]:
         """Those of an encrypted configuration are others, so that both can be on one cluster."""
+        if self.uses_client_libraries:
+            return super().volumes(site)
         encryption = site.volume_encryption
-        suffix = f"-{encryption.label}" if encryption else ""
+        suffix = f"-{self.filesystem}" if self.filesystem else ""
+        suffix += f"-{encryption.label}" if encryption else ""
         return tuple(
             replace(
                 volume, name=f"{volume.name}-krbd{suffix}", encryption=encryption,
@@ -474,7 +462,8 @@ class RbdKrbd(RbdSingleClient):
 
     @override
     def created_mb(self, volume: Volume) -> int:
-        return volume.size_mb + (volume.encryption.header_mb if volume.encryption else 0)
+        files = volume.size_mb // 10 + _FILES_MB if self.filesystem else 0
+        return volume.size_mb + files + (volume.encryption.header_mb if volume.encryption else 0)
 
     @override
     def prefill_scripts(
@@ -503,22 +492,39 @@ class RbdKrbd(RbdSingleClient):
     ) -> HostScripts:  # fmt: skip
         """Each script with its host's volumes attached, and detached behind it, whatever fails."""
         hosts = dict(scripts)
+        if self.uses_client_libraries:
+            return hosts
         if formats:
             # A volume that nobody fills gets its header all the same.
             hosts = {**{volume.client: ":" for volume in volumes}, **hosts}
         texts = {}
         for host, text in hosts.items():
             of_host = [volume for volume in volumes if volume.client == host]
-            before = "\n".join(_attached(of_host, commands, formats))
+            before = "\n".join(self._attached(of_host, commands, formats))
             after = rbd_images.detach([volume.name for volume in of_host], of_host[0].tmp_dir)
             texts[host] = _ENCLOSED.format(before=before, text=text, after=after)
         return texts
 
+    def _attached(
+        self, volumes: Sequence[Volume], commands: ClusterCommands, formats: bool
+    ) -> Iterator[str]:
+        """A script for each ceph.conf: groups side by side may speak in modes of their own."""
+        for conf in dict.fromkeys(volume.conf for volume in volumes):
+            of_conf = [volume for volume in volumes if volume.conf == conf]
+            images = [(volume.pool, volume.name, volume.encryption) for volume in of_conf]
+            place, client_id = of_conf[0].tmp_dir, of_conf[0].client_id
+            yield rbd_images.attach(
+                images, place, conf, commands.rbd, formats, client_id, self.filesystem
+            )
+
     @override
     def fio_of(self, volume: Volume, job: base.Job, commands: Optional[ClusterCommands]) -> str:
+        if self.uses_client_libraries:
+            return super().fio_of(volume, job, commands)
+        path = rbd_images.file if self.filesystem else rbd_images.path
         options = {
-            "ioengine": self.ioengine,
-            "filename": rbd_images.path(volume.tmp_dir, volume.name),
+            "ioengine": getattr(self, "ioengine", "libaio"),
+            "filename": path(volume.tmp_dir, volume.name),
             "direct": 1,
             "invalidate": 0,
             "size": f"{volume.size_mb}M",
@@ -528,10 +534,48 @@ class RbdKrbd(RbdSingleClient):
         return f"$SUDO {base.command(self.fio_cmd, options)}"
 
 
-def _attached(volumes: Sequence[Volume], commands: ClusterCommands, formats: bool) -> Iterator[str]:
-    """A script for each ceph.conf: groups side by side may speak in modes of their own."""
-    for conf in dict.fromkeys(volume.conf for volume in volumes):
-        of_conf = [volume for volume in volumes if volume.conf == conf]
-        images = [(volume.pool, volume.name, volume.encryption) for volume in of_conf]
-        first = of_conf[0]
-        yield rbd_images.attach(images, first.tmp_dir, conf, commands.rbd, formats, first.client_id)
+class RbdKrbd(OfKernel):
+    """One fio process on the first client, on an image that the kernel's client has mapped."""
+
+    name: ClassVar[str] = "rbd_krbd"
+
+    ioengine: Literal["libaio", "io_uring"] = Field(
+        "libaio", description="how fio asks the kernel for IO"
+    )
+
+
+#: Test -> bytes of one IO and IOs in flight.
+_KBENCH_TESTS = {"iops": (4096, 64), "bandwidth": (128 << 10, 64), "latency": (4096, 1)}
+
+
+class RbdKbench(OfKernel):
+    """kbench's tests: IOPS (4K, depth 64), bandwidth (128K, 64), latency (4K, 1; in 2021: 4).
+
+    They run over librbd, or with `filesystem` on a file as kbench's own.
+    """
+
+    name: ClassVar[str] = "rbd_kbench"
+
+    test: Literal["iops", "bandwidth", "latency"] = Field(
+        "iops", description="what is tested; sets op_size and iodepth where the file does not"
+    )
+    op_size: int = Field(
+        4096, ge=512, le=1 << 30, description="bytes of one IO; the test's own when absent"
+    )
+    iodepth: int = Field(
+        64, ge=1, le=65536, description="IOs in flight; the test's own when absent"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_the_test_has_it(cls, data: Any) -> Any:
+        test = data.get("test", "iops") if isinstance(data, dict) else None
+        if not isinstance(test, str) or test not in _KBENCH_TESTS:
+            return data
+        op_size, iodepth = _KBENCH_TESTS[test]
+        return {"op_size": op_size, "iodepth": iodepth, **data}
+
+    @property
+    @override
+    def uses_client_libraries(self) -> bool:
+        return self.filesystem is None

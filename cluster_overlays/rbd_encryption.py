@@ -87,9 +87,10 @@ class RbdEncryption(Overlay):
             opened = [layers for look in looks for layers in look.value]
             for layers in opened:
                 fault = self._fault(layers) if self.is_present else _plain_fault(layers)
+                fault = fault or (site.filesystem and _fault_of_file(layers, site.filesystem))
                 if fault:
                     return f"what client processes had open on {host} {fault}"
-            if self.is_present and not opened:
+            if (self.is_present or site.filesystem) and not opened:
                 return f"no client process was seen on {host} have a volume open"
         return None
 
@@ -110,7 +111,18 @@ class RbdEncryption(Overlay):
             reason = "client processes worked through dm-crypt over RBD, as configured"
         else:
             reason = "no client process worked through dm-crypt over RBD"
+        if site.filesystem:
+            reason += f"; each worked on a file of {site.filesystem} in a mapped image"
         return Verdict(True, reason)
+
+
+def _fault_of_file(layers: Sequence[Mapping[str, Any]], filesystem: str) -> Optional[str]:
+    kind, lowest = layers[0].get("filesystem"), str(layers[-1]["name"])
+    if kind == filesystem and lowest.startswith("rbd"):
+        return None
+    return (
+        f"is {f'a file of {kind}' if kind else 'no file'} on {lowest}, not of {filesystem} on RBD"
+    )
 
 
 def _plain_fault(layers: Sequence[Mapping[str, Any]]) -> Optional[str]:

@@ -94,6 +94,8 @@ PACKAGES = {
     "scp": "openssh-client (dnf: openssh-clients)",
     "pdsh": "pdsh (dnf: pdsh-rcmd-ssh, from EPEL)",
     "pdcp": "pdsh (dnf: pdsh-rcmd-ssh, from EPEL)",
+    "mkfs.ext4": "e2fsprogs",
+    "mkfs.xfs": "xfsprogs",
     "perf": "linux-perf (dnf: perf)",
     "stress-ng": "stress-ng",
 }
@@ -111,8 +113,10 @@ def program_needed(program: str, hosts: tuple[str, ...]) -> Requirement:
     package = PACKAGES.get(program)
     cure = f"install {package}" if package else "name it in the file by its whole path"
     sentence = f"{program} is missing; {cure}"
+    # As root finds it, who starts some of them.
     script = (
-        f"command -v {shlex.quote(program)} >/dev/null && echo ok || echo {shlex.quote(sentence)}"
+        f"PATH=$PATH:/usr/sbin:/sbin; command -v {shlex.quote(program)} >/dev/null && echo ok || "
+        f"echo {shlex.quote(sentence)}"
     )
     return Requirement(program, hosts, script, _COLUMNS.get(program, "tools"))
 

@@ -121,6 +121,8 @@ class Site:
     unlike: tuple[str, ...] = field(default=())
     #: How clients of the configuration encrypt their volumes; None where they do not.
     volume_encryption: Optional[VolumeEncryption] = None
+    #: The file system in their volumes, where they work on files.
+    filesystem: Optional[str] = None
 
     def pool(self, profile: str) -> str:
         """The name of a profile's pool, the group's own where it has one."""

@@ -140,7 +140,9 @@ def cell_site(
     if name is None:
         encryption = stack.volume_encryption() if stack is not None else None
         clients = scenario.active_clients(site.clients)
-        return replace(site, active_clients=clients, volume_encryption=encryption)
+        filesystem = getattr(scenario, "filesystem", None)
+        site = replace(site, active_clients=clients, filesystem=filesystem)
+        return replace(site, volume_encryption=encryption)
     drive = next(drive for drive in drives_of(cluster) if drive.name == name)
     if stack is not None:
         drive = replace(drive, path=stack.drive_path(drive))

@@ -69,6 +69,7 @@ def never_written_problems(cells: Sequence[Cell]) -> Iterable[str]:
 _FILLING = (
     "pool_profile", "data_pool_profile", "vol_size", "order", "prefill", "prefill_op_size",
     "prefill_iodepth", "fio_cmd", "precondition", "precondition_random", "precondition_op_size",
+    "filesystem", "uses_client_libraries",
 )  # fmt: skip
 
 

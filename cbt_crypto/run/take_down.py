@@ -19,7 +19,7 @@ from cbt_crypto.engine.choice import embedded
 from cbt_crypto.engine.contract import Engine
 from cbt_crypto.errors import HostError, RunError, UsageError
 from cbt_crypto.hosts import marked_processes
-from cbt_crypto.hosts.devices import destroy, rbd_images
+from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostScripts, Site
 from cbt_crypto.plan.file import Campaign
@@ -185,9 +185,6 @@ def _clear_one(deployment: Deployment, campaign: Campaign, say: Say) -> None:
     try:
         _restore(deployment, campaign, say)
         cluster, remote = cluster_of(campaign), _remote(campaign)
-        # While the cluster may still answer, as a file system writes out what it holds.
-        detach = rbd_images.detach_all(campaign.cluster.tmp_dir)
-        remote.attempt(dict.fromkeys(_site(campaign).clients, detach), 150)
         target_of(campaign.cluster).clear(cluster, remote, campaign, deployment.own_run)
         free_hosts(remote, _site(campaign), deployment.run)
     except HostError as error:

@@ -28,6 +28,7 @@ FILES = (
     "builds",
     "erasure_coding",
     "hci_tuning",
+    "kbench_ext4",
     "luks_raw_device",
     "network_overhead",
     "recovery",

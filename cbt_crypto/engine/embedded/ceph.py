@@ -51,6 +51,8 @@ _SHORT_POLL_MS = "10"
 #: Nor does mkfs then look through the empty store that it has just written.
 _QUICK_MKFS = f"--{_POLL}={_SHORT_POLL_MS} --bluestore-fsck-on-mkfs=false"
 
+#: Seconds for unmounting and unmapping: the kernel gives up on OSDs that are gone after 120.
+_UNMAPPED_S = 150
 
 _SHORT_POLL = mon("config set", who="osd", name=_POLL, value=_SHORT_POLL_MS)
 
@@ -145,6 +147,8 @@ class Ceph:
             self._undo()
 
     def _end_daemons(self) -> None:
+        # While OSDs may still answer, as a file system writes out what it holds.
+        self.remote.attempt(self._unmapped(), _UNMAPPED_S, "unmap the volumes")
         # The cluster is thrown away, so there is nothing for its daemons to write out.
         self.run(dict.fromkeys(self.site.hosts, kill_script(signals=("KILL",))), "end the daemons")
 

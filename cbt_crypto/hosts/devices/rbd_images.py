@@ -66,6 +66,15 @@ def path(tmp_dir: str, image: str) -> str:
     return f"{_folder(tmp_dir)}/{image}.device"
 
 
+def file(tmp_dir: str, image: str) -> str:
+    """The one file in an image's file system, while it is attached."""
+    return f"{_mounts(tmp_dir)}/{image}/file"
+
+
+def _mounts(tmp_dir: str) -> str:
+    return f"{tmp_dir}/mnt"
+
+
 def mapping_prefix(tmp_dir: str) -> str:
     """How the names of dm-crypt's mappings over images begin; a dash and the image follow."""
     return f"cbt-crypto-{hashlib.sha256(tmp_dir.encode()).hexdigest()[:8]}-client"
@@ -73,9 +82,12 @@ def mapping_prefix(tmp_dir: str) -> str:
 
 def attach(
     images: Sequence[tuple[str, str, Optional[VolumeEncryption]]], tmp_dir: str, conf: str,
-    rbd: str, formats: bool = False, client_id: str = ADMIN,
+    rbd: str, formats: bool = False, client_id: str = ADMIN, filesystem: Optional[str] = None,
 ) -> str:  # fmt: skip
-    """Map images of (pool, name, encryption), with a link to each at `path`; format new ones."""
+    """Map images of (pool, name, encryption), with a link to each at `path`; format new ones.
+
+    With a `filesystem`, which is made in new ones, it is mounted: `file`.
+    """
     lines = [f"mkdir -p {shlex.quote(_folder(tmp_dir))}", 'umask 077; keys=""; ask_cluster']
     for pool, name, encryption in images:
         place, image = shlex.quote(pool), shlex.quote(name)
@@ -87,6 +99,9 @@ def attach(
                 lines.append(f"format_luks {place} {image}")
             lines.append(f"open_luks {image}")
         lines.append(f'ln -sfn "$device" "$MAPPED"/{image}.device')
+        if filesystem:
+            lines += [f"make_files {place} {image} {filesystem}"] if formats else []
+            lines.append(f"mount_files {image} {filesystem}")
     settings = _settings(tmp_dir) + _client(conf, client_id) + _rbd(rbd) + directories.functions()
     return as_root(settings + shell.calling(__file__, "\n".join(lines)))
 
@@ -100,9 +115,9 @@ def detach(images: Sequence[str], tmp_dir: str) -> str:
 def detach_all(tmp_dir: str) -> str:
     """Unmount what CBT mounted below tmp_dir, unmap what notes there name, and destroy keys."""
     settings = _settings(tmp_dir) + directories.functions()
-    calls = f'unmount_below {shlex.quote(tmp_dir)}/mnt\n[ ! -d "$MAPPED" ] || detach_all'
+    calls = 'unmount_below "$MOUNTS"\n[ ! -d "$MAPPED" ] || detach_all'
     inner = as_root(settings + _unmounting(calls))
-    is_mounted = f"grep -qsF ' {tmp_dir}/mnt/' /proc/mounts"
+    is_mounted = f"grep -qsF ' {_mounts(tmp_dir)}/' /proc/mounts"
     return f"if [ -d {shlex.quote(_folder(tmp_dir))} ] || {is_mounted}; then {inner}; fi"
 
 
@@ -145,6 +160,7 @@ def _settings(tmp_dir: str) -> str:
         "SYS": "/sys",
         "GIVES_UP_S": str(_GIVES_UP_S),
         "MAPPED": _folder(tmp_dir),
+        "MOUNTS": _mounts(tmp_dir),
         "PREFIX": mapping_prefix(tmp_dir),
     }
     return "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())

@@ -110,10 +110,30 @@ open_luks() {
     device=/dev/mapper/$PREFIX-$1
 }
 
+# $1 is the pool, $2 the image that was just mapped, $3 the file system. All is written at once, so
+# that nothing of it is left for when it is measured; a new image has nothing to be discarded.
+make_files() {
+    case $3 in
+    ext4)
+        is_new "$1" "$2"
+        mkfs.ext4 -q -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 "$device"
+        ;;
+    xfs)
+        is_new "$1" "$2"
+        mkfs.xfs -q -K "$device"
+        ;;
+    esac
+}
+
+# $1 is the image that was just mapped, $2 the file system in it.
+mount_files() {
+    mkdir -p "$MOUNTS/$1"
+    mount -t "$2" "$device" "$MOUNTS/$1"
+}
+
 # $1 is the pool, $2 the image that was just mapped, $3 the folder, $4 KiB to read ahead.
 mount_new() {
-    is_new "$1" "$2"
-    mkfs.xfs -q "$device"
+    make_files "$1" "$2" xfs
     echo "$4" > "$SYS/block/rbd$number/queue/read_ahead_kb"
     mkdir -p "$3"
     mount -t xfs -o noatime,inode64 "$device" "$3"
@@ -135,6 +155,7 @@ detach() {
     # Nothing was mapped behind a note that was never finished.
     read -r of_cluster pool image < "$MAPPED/$1" || image=
     [ -n "$image" ] || { rm -f "$MAPPED/$1"; return 0; }
+    ! mountpoint -q "$MOUNTS/$image" || again umount "$MOUNTS/$image"
     for number in $(numbers_of "$of_cluster" "$pool" "$image"); do
         for holder in "$SYS/block/rbd$number/holders/"*; do
             [ -e "$holder" ] || continue
@@ -178,7 +199,7 @@ unmount_below() {
         umount "$place" 2> /dev/null || { end_users "$place"; again umount "$place"; } ||
             { bad=1; continue; }
         case $source in
-        /dev/rbd[0-9]*) rbd device unmap "$source" ;;
+        /dev/rbd[0-9]*) again rbd device unmap "$source" ;;
         /dev/nbd[0-9]*) rbd-nbd unmap "$source" ;;
         esac || bad=1
     done; [ $bad = 0 ]; }

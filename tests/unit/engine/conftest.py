@@ -15,7 +15,7 @@ import yaml
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.choice import embedded
 from cbt_crypto.engine.embedded import common
-from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.remote import HostResult, Remote
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.run.targets import target_of
 from cbt_crypto.run.targets.cluster import DeployedCluster, overlaid
@@ -47,6 +47,12 @@ class Notebook(Remote):
     ) -> Callable[[], dict[str, str]]:
         printed = self.run(scripts, what, timeout)
         return lambda: printed
+
+    def attempt(
+        self, scripts: Mapping[str, str], timeout: Optional[float] = None, what: str = "look"
+    ) -> dict[str, HostResult]:
+        printed = self.run(scripts, what, timeout)
+        return {host: HostResult(text, "", 0) for host, text in printed.items()}
 
     def pdcp(self, nodes: str, flags: str, local: str, remote: str) -> Any:
         self.copies.append((nodes.split(","), remote, Path(local).read_text()))

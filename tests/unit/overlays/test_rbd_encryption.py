@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable
 
 import pytest
 
+from cbt_crypto.cluster_overlays import rbd_encryption_on_host
 from cbt_crypto.cluster_overlays.base import Seen, Transition
 from cbt_crypto.cluster_overlays.rbd_encryption import RbdEncryption
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.errors import UsageError
+from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.layout import cell_site
@@ -60,6 +66,49 @@ def test_dm_crypt_right_over_an_image_is_the_proof() -> None:
 )
 def test_what_contradicts_it(looks: Any, sentence: str) -> None:
     assert sentence in fault(RbdEncryption(), *looks)
+
+
+def test_files_are_proved_by_what_they_are_on() -> None:
+    """Of fio's open files the kernel's numbers count, and what it has mounted of them."""
+    site = replace(HERE, filesystem="ext4")
+    file, other = {**RBD, "filesystem": "ext4"}, {**RBD, "filesystem": "xfs"}
+    for overlay, right, wrong in (
+        (RbdEncryption.absent(), [file], [other]),
+        (RbdEncryption(), [{**crypt(), "filesystem": "ext4"}, RBD], [crypt(), RBD]),
+    ):
+
+        def told(*layers: Any, of: RbdEncryption = overlay) -> Any:
+            return of.judge_seen(site, {"c0": [Seen(list(layers), 0.0)]})
+
+        assert told(right) is None
+        assert "not of ext4 on RBD" in told(wrong)
+        assert "not of ext4 on RBD" in told(right, wrong)
+        assert told() == "no client process was seen on c0 have a volume open"
+        assert "a file of ext4 in a mapped image" in overlay.judge(site, {}, {}).reason
+    on_disk = [{**file, "name": "sda"}]
+    assert "is a file of ext4 on sda" in RbdEncryption.absent().judge_seen(
+        site, {"c0": [Seen([on_disk], 0.0)]}
+    )
+
+
+def test_an_open_file_is_known_by_its_mount(tmp_path: Path) -> None:
+    """The real kernel's: this process has a file of a file system open, below a tmp_dir."""
+    script = f"""
+mkdir -p {tmp_path}/mnt/v
+mount -t tmpfs none {tmp_path}/mnt/v
+exec 9> {tmp_path}/mnt/v/file
+exec {sys.executable} -c "$PROGRAM"
+"""
+    program = f"""{shell.program(rbd_encryption_on_host)}
+Clients.present = lambda self: [str(os.getpid())]
+print(json.dumps(see({{"programs": [], "tmp_dir": {str(tmp_path)!r}}})))
+"""
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script], capture_output=True, text=True, check=True,
+        env={**os.environ, "PROGRAM": f"import json\n{program}"},
+    )  # fmt: skip
+    ((layer,),) = json.loads(done.stdout)
+    assert (layer["name"], layer["filesystem"]) == ("tmpfs", "tmpfs")
 
 
 def test_dm_crypt_below_a_drives_file_system_is_none_of_its_business() -> None:

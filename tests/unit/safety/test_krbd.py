@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,12 +88,14 @@ class Client:
     def remove(self) -> subprocess.CompletedProcess[str]:
         return self.run(rbd_images.detach_all(str(self.tmp_dir)))
 
-    def measure(self, text: str) -> subprocess.CompletedProcess[str]:
+    def measure(
+        self, text: str, filesystem: Any = None, formats: bool = False
+    ) -> subprocess.CompletedProcess[str]:
         """A script of a scenario, with our image attached."""
-        scenario = RbdKrbd(configuration="A", vol_size=64)
+        scenario = RbdKrbd(configuration="A", vol_size=64, filesystem=filesystem)
         volume = Volume("ours", "rbd", "c0", 64, tmp_dir=str(self.tmp_dir), conf=str(self.conf))
         commands = ClusterCommands("ceph", f"rbd -c {self.conf}", "env")
-        return self.run(scenario.attached({"c0": text}, [volume], commands)["c0"])
+        return self.run(scenario.attached({"c0": text}, [volume], commands, formats)["c0"])
 
     def attach(self, formats: bool = False) -> subprocess.CompletedProcess[str]:
         images = [("rbd", "ours", LUKS)]
@@ -243,6 +246,74 @@ def test_volumes_are_detached_however_the_script_ends(
     assert done.returncode == status, done.stderr
     assert client.called("rbd")[1:] == ["rbd device unmap -o noudev /dev/rbd3"]
     assert list((client.tmp_dir / "mapped").iterdir()) == []
+
+
+def mounts(client: Client) -> None:
+    """Fake programs; what is mounted is noted in a file."""
+    client.mapped(3, FSID, "other")
+    client.maps(3)
+    for program in ("mkfs.ext4", "mkfs.xfs"):
+        client.program(program, "")
+    client.program("mount", f"touch {client.root}/mounted")
+    client.program("mountpoint", f"[ -e {client.root}/mounted ]")
+    client.program("umount", f"rm {client.root}/mounted")
+
+
+@pytest.mark.parametrize(("kind", "other"), [("ext4", "xfs"), ("xfs", "ext4")])
+def test_a_file_system_is_made_in_a_new_image_alone(client: Client, kind: str, other: str) -> None:
+    mounts(client)
+    place = f"{client.tmp_dir}/mnt/ours"
+    done = client.measure("echo measured", kind, formats=True)
+    assert (done.returncode, done.stdout) == (0, "measured\n"), done.stderr
+    assert [call.split()[-1] for call in client.called(f"mkfs.{kind}")] == ["/dev/rbd3"]
+    assert client.called(f"mkfs.{other}") == []
+    assert client.called("mount") == [f"mount -t {kind} /dev/rbd3 {place}"]
+    assert client.called("umount") == [f"umount {place}"]
+    client.measure("echo measured", kind)
+    assert len(client.called(f"mkfs.{kind}")) == 1
+    assert len(client.called("umount")) == len(client.called("mount")) == 2
+
+
+@pytest.mark.parametrize("is_ours", [False, True])
+def test_no_file_system_is_made_over_what_is_not_new_and_ours(
+    client: Client, is_ours: bool
+) -> None:
+    """The number is another image's by now; or it is ours, and carries something."""
+    mounts(client)
+    if is_ours:
+        client.program("blkid", "echo /dev/rbd3: TYPE=ext4")
+    else:
+        # What was just mapped is looked for; then somebody takes its number.
+        taken = f"echo theirs > {client.root}/sys/bus/rbd/devices/3/name"
+        client.program("ln", f'case "$*" in *.device) {taken} ;; esac')
+    done = client.measure("echo measured", "ext4", formats=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    wanted = "rbd/ours is not empty" if is_ours else "/dev/rbd3 is not rbd/ours of the cluster"
+    assert wanted in done.stderr
+    assert client.called("mkfs.ext4") == client.called("mount") == []
+
+
+@pytest.mark.parametrize(("text", "status"), [("exit 7", 7), ("false", 1)])
+def test_a_file_system_is_unmounted_however_the_script_ends(
+    client: Client, text: str, status: int
+) -> None:
+    mounts(client)
+    assert client.measure(text, "xfs").returncode == status
+    calls = client.calls.read_text().splitlines()
+    ended = [call.split()[0] for call in calls if call.startswith(("umount", "rbd device unmap"))]
+    assert ended == ["umount", "rbd"]
+    assert list((client.tmp_dir / "mapped").iterdir()) == []
+
+
+def test_a_mounted_image_is_unmapped_when_everything_is_detached(client: Client) -> None:
+    """As after a kill: the note tells of the image, and the kernel of the mount."""
+    mounts(client)
+    client.note("ours")
+    (client.root / "sys/bus/rbd/devices/3/name").write_text("ours\n")
+    (client.root / "mounted").touch()
+    assert client.remove().returncode == 0
+    assert client.called("umount") == [f"umount {client.tmp_dir}/mnt/ours"]
+    assert client.called("rbd") == ["rbd device unmap -o noudev /dev/rbd3"]
 
 
 def test_volumes_are_detached_where_attaching_them_fails(client: Client) -> None:

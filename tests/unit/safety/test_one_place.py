@@ -93,7 +93,7 @@ def test_every_function_that_destroys_proves_first() -> None:
 def test_what_destroys_on_images_proves_right_before() -> None:
     text = (ROOT / IMAGES).read_text()
     destroying = re.compile(r"luksFormat|mkfs|cryptsetup close|device unmap")
-    for name, count in {"format_luks": 1, "mount_new": 1, "detach": 2}.items():
+    for name, count in {"format_luks": 1, "make_files": 2, "detach": 2}.items():
         body = re.findall(rf"^{name}\(\) \{{\n(.*?)^\}}", text, re.M | re.S)[0]
         places = [match.start() for match in destroying.finditer(body)]
         assert len(places) == count
