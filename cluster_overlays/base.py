@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Optional, TypeVar, Union, cast
 
@@ -18,7 +18,15 @@ from typing_extensions import Self
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import storage_on_host
 from cbt_crypto.hosts.requirement import Requirement
-from cbt_crypto.hosts.site import Drive, HostOutputs, HostScripts, Osd, Site, VolumeEncryption
+from cbt_crypto.hosts.site import (
+    Drive,
+    HostOutputs,
+    HostScripts,
+    Osd,
+    Site,
+    VolumeEncryption,
+    name_of,
+)
 
 
 class Transition(enum.IntEnum):
@@ -276,11 +284,6 @@ class Finding:
 CarrierT = TypeVar("CarrierT", bound=Union[Osd, Drive])
 
 
-def name_of(carrier: Union[Osd, Drive]) -> str:
-    """`osd.3`, or `drive NVMe`."""
-    return f"osd.{carrier.id}" if isinstance(carrier, Osd) else f"drive {carrier.name}"
-
-
 def judge_all(overlay: Overlay, findings: Mapping[CarrierT, Finding], claim: str) -> Verdict:
     """Proved when no OSD (or drive) has a fault. `claim` completes the sentence "4 of 4 OSDs ...".
 
@@ -312,12 +315,12 @@ def storage_script(asked: Mapping[str, Mapping[str, Any]]) -> str:
     return shell.python(shell.program(storage_on_host), asked)
 
 
-def storage_of(outputs: Iterable[str]) -> dict[str, StorageFacts]:
-    """Name -> facts, of all that were asked for; an output that is something else has none."""
+def storage_of(site: Site, outputs: HostOutputs) -> dict[str, StorageFacts]:
+    """Name -> what its own host says of it; an output that is something else has none."""
     facts: dict[str, StorageFacts] = {}
-    for output in outputs:
+    for host, output in outputs.items():
         with contextlib.suppress(ValueError, TypeError):
-            facts.update(json.loads(output))
+            facts.update(site.own(host, json.loads(output)))
     return facts
 
 

@@ -123,7 +123,7 @@ class CephBuild(Overlay):
 
     @override
     def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
-        looks = [_parsed(outputs) for outputs in (before, after)]
+        looks = [_parsed(site, outputs) for outputs in (before, after)]
         daemons = looks[-1]
         faults = [fault for look in looks for fault in self._faults(site, look)]
         versions = sorted({str(about.get("version")) for about in daemons.values()})
@@ -196,10 +196,16 @@ def _mapped_by_clients(seen: Mapping[str, Sequence[Seen]]) -> dict[str, list[str
     }
 
 
-def _parsed(outputs: HostOutputs) -> dict[str, Any]:
+def _parsed(site: Site, outputs: HostOutputs) -> dict[str, Any]:
+    """By daemon; a monitor or manager that several hosts speak for has each one's answer."""
     daemons: dict[str, Any] = {}
-    for output in outputs.values():
+    for host, output in outputs.items():
         for line in filter(lambda line: line.startswith("{"), output.splitlines()):
             with contextlib.suppress(ValueError):
-                daemons.update(json.loads(line))
+                for name, about in json.loads(line).items():
+                    if name.startswith("osd."):
+                        daemons.update(site.own(host, {name: about}))
+                    else:
+                        is_other = daemons.get(name, about) != about
+                        daemons[f"{name} on {host}" if is_other else name] = about
     return daemons

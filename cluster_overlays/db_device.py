@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -19,6 +20,7 @@ from cbt_crypto.cluster_overlays.base import (
     Verdict,
     closed_fault,
     judge_all,
+    storage_of,
     storage_script,
 )
 from cbt_crypto.hosts import shell
@@ -191,7 +193,7 @@ class DbDevice(Overlay):
 
     @override
     def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
-        looks = [_Look(outputs) for outputs in (before, after)]
+        looks = [_Look(site, outputs) for outputs in (before, after)]
         findings = {}
         for osd in site.osds:
             faults = [self._fault(osd, look) for look in looks]
@@ -243,28 +245,21 @@ class DbDevice(Overlay):
 class _Look:
     """What one probe said: links of data directories, opened devices, and Ceph's metadata."""
 
-    def __init__(self, outputs: HostOutputs) -> None:
+    def __init__(self, site: Site, outputs: HostOutputs) -> None:
         self.links: dict[str, dict[str, str]] = {}
         self.storage: dict[str, StorageFacts] = {}
         self.metadata: dict[str, Mapping[str, str]] = {}
-        for output in outputs.values():
-            for kind, text in shell.sections(output, _LINKS, _STORAGE, _METADATA):
-                self._take(kind, text)
-
-    def _take(self, kind: str, text: str) -> None:
-        if kind == _LINKS:
-            for line in text.splitlines():
-                osd, part, target = (*line.split(" ", 2), "")[:3]
-                self.links.setdefault(osd, {})[part] = target
-            return
-        try:
-            document = json.loads(text)
-        except ValueError:
-            return
-        if kind == _STORAGE:
-            self.storage.update(document)
-        else:
-            self.metadata.update({f"osd.{answer['id']}": answer for answer in document})
+        for host, output in outputs.items():
+            # The monitors are asked on the head.
+            asked = (_LINKS, _STORAGE, *((_METADATA,) if host == site.head else ()))
+            for kind, text in shell.sections(output, *asked):
+                if kind == _LINKS:
+                    self.links.update(site.own(host, _links_in(text)))
+                elif kind == _STORAGE:
+                    self.storage.update(storage_of(site, {host: text}))
+                else:
+                    with contextlib.suppress(ValueError):
+                        self.metadata.update({f"osd.{of['id']}": of for of in json.loads(text)})
 
     def evidence(self, osd: Osd) -> dict[str, Any]:
         name = f"osd.{osd.id}"
@@ -275,6 +270,14 @@ class _Look:
             **({"metadata": shown} if shown else {}),
             **({"opened": self.storage[name].get("opened")} if name in self.storage else {}),
         }
+
+
+def _links_in(text: str) -> dict[str, dict[str, str]]:
+    links: dict[str, dict[str, str]] = {}
+    for line in text.splitlines():
+        osd, part, target = (*line.split(" ", 2), "")[:3]
+        links.setdefault(osd, {})[part] = target
+    return links
 
 
 def _links(osd: Osd) -> str:

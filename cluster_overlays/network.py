@@ -48,21 +48,20 @@ class Look:
     mons: Optional[Mapping[str, Any]] = None
 
     @classmethod
-    def parse(cls, outputs: HostOutputs) -> Look:
-        """Of the outputs of all hosts; what cannot be read is left out."""
+    def parse(cls, site: Site, outputs: HostOutputs) -> Look:
+        """Of each host for its own OSDs, of the head for daemons; without what cannot be read."""
         look = cls()
         for host, output in outputs.items():
-            for section, text in shell.sections(output, TUNNEL, BYTES, *DUMPS):
-                try:
-                    look.take(host, section, text)
-                except (ValueError, KeyError, TypeError):
-                    continue
+            asked = (TUNNEL, BYTES, *(DUMPS if host == site.head else ()))
+            for section, text in shell.sections(output, *asked):
+                with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+                    look.take(site, host, section, text)
         return look
 
-    def take(self, host: str, what: str, text: str) -> None:
+    def take(self, site: Site, host: str, what: str, text: str) -> None:
         """Note one part of one host's output."""
         if what == BYTES:
-            answers = admin_socket.parse({host: text}).values
+            answers = admin_socket.parse(site, {host: text}).values
             self.bytes.update({k: Traffic.from_answer(v).total for k, v in answers.items()})
             return
         document = json.loads(text)
@@ -71,7 +70,7 @@ class Look:
             self.sockets.update(
                 {
                     osd: addresses
-                    for osd, addresses in document["sockets"].items()
+                    for osd, addresses in site.own(host, document["sockets"]).items()
                     if addresses is not None
                 }
             )
@@ -417,7 +416,7 @@ class Network(Overlay):
     def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
         if not self.is_present:
             return judge_absence(site, (before, after))
-        looks = (Look.parse(before), Look.parse(after))
+        looks = (Look.parse(site, before), Look.parse(site, after))
         kind = tunnel_on_host.LINK_TYPES[self.type]
         return judge(self.type, kind, self._tunnel(site), site, *looks)
 

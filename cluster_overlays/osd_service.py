@@ -108,7 +108,7 @@ class OsdService(Overlay):
 
     @override
     def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
-        looks = [storage_of(outputs.values()) for outputs in (before, after)]
+        looks = [storage_of(site, outputs) for outputs in (before, after)]
         findings = {osd: self._finding(osd, [look.get(f"osd.{osd.id}") for look in looks])
                     for osd in site.osds}  # fmt: skip
         if any(osd.is_existing for osd in site.osds):

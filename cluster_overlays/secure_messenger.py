@@ -529,7 +529,7 @@ def _client_modes(site: Site, outputs: HostOutputs) -> list[str]:
 def _answers(site: Site, outputs: HostOutputs) -> Answers:
     of_osd_hosts = {host: text for host, text in outputs.items() if host in site.osd_hosts}
     return admin_socket.parse(
-        {h: text.partition(_CLIENT_MODE)[0] for h, text in of_osd_hosts.items()}
+        site, {h: text.partition(_CLIENT_MODE)[0] for h, text in of_osd_hosts.items()}
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Optional
 
 from cbt_crypto.hosts import admin_socket_on_host, shell
-from cbt_crypto.hosts.site import HostOutputs
+from cbt_crypto.hosts.site import HostOutputs, Site
 
 
 @dataclass(frozen=True)
@@ -54,15 +54,15 @@ def script(questions: Sequence[Question]) -> str:
     return shell.python(shell.program(admin_socket_on_host), documents)
 
 
-def parse(outputs: HostOutputs) -> Answers:
-    """The answers of all hosts; one that printed no such document is an error by its name."""
+def parse(site: Site, outputs: HostOutputs) -> Answers:
+    """Each host's answers for its own OSDs; one without such a document is an error by its name."""
     values: dict[str, Any] = {}
     errors: dict[str, str] = {}
     for host, output in outputs.items():
         try:
             document = json.loads(output)
-            values.update(document["answers"])
-            errors.update(document["errors"])
+            values.update(site.own(host, document["answers"]))
+            errors.update(site.own(host, document["errors"]))
         except (ValueError, KeyError, TypeError):
             errors[host] = f"{host} printed no answers of admin sockets: {output[-200:]!r}"
     return Answers(values, errors)

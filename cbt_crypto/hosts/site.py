@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Optional, Union
+from typing import Optional, TypeVar, Union
 
 from cbt_crypto.hosts import ceph_conf
 
@@ -78,6 +78,14 @@ class Drive:
     def note(self) -> str:
         """The file that says what the measuring process had open."""
         return f"{self.folder}/opened"
+
+
+def name_of(carrier: Union[Osd, Drive]) -> str:
+    """`osd.3`, or `drive NVMe`."""
+    return f"osd.{carrier.id}" if isinstance(carrier, Osd) else f"drive {carrier.name}"
+
+
+AnswerT = TypeVar("AnswerT")
 
 
 @dataclass(frozen=True)
@@ -175,6 +183,16 @@ class Site:
     def osds_of(self, host: str) -> tuple[Osd, ...]:
         """The OSDs of one host, by id."""
         return self._osds_by_host.get(host, ())
+
+    def own(self, host: str, answers: Mapping[str, AnswerT]) -> dict[str, AnswerT]:
+        """Of what `host` answered, by `osd.3`, `osd.3 bytes` or `drive NVMe`, only what it has.
+
+        One that speaks for another's OSDs is broken, or lies.
+        """
+        carriers: tuple[Union[Osd, Drive], ...] = (*self.osds, *self.idle, *self.drives)
+        own = {name_of(carrier) for carrier in carriers if carrier.host == host}
+        said = dict(answers).items()
+        return {key: value for key, value in said if {key, str(key).partition(" ")[0]} & own}
 
     @cached_property
     def _osds_by_host(self) -> Mapping[str, tuple[Osd, ...]]:

@@ -19,7 +19,6 @@ from cbt_crypto.cluster_overlays.base import (
     Watch,
     closed_fault,
     judge_all,
-    name_of,
 )
 from cbt_crypto.cluster_overlays.luks import opal, preparation, proof
 from cbt_crypto.cluster_overlays.luks.mapping import (
@@ -35,7 +34,7 @@ from cbt_crypto.cluster_overlays.luks.preparation import LIVE, SCRIPT, DmCrypt, 
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.shell import joined
-from cbt_crypto.hosts.site import Drive, HostOutputs, HostScripts, Osd, Site
+from cbt_crypto.hosts.site import Drive, HostOutputs, HostScripts, Osd, Site, name_of
 
 #: What only dm-crypt knows.
 _OF_DM_CRYPT = {"like", "cipher", "key_size", "sector_size", *LIVE}
@@ -304,7 +303,7 @@ class Luks(Overlay):
 
     @override
     def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
-        looks = [proof.parse(outputs) for outputs in (before, after)]
+        looks = [proof.parse(site, outputs) for outputs in (before, after)]
         carriers: tuple[Union[Osd, Drive], ...] = (*site.osds, *site.drives)
         findings = {
             carrier: self._finding(carrier, [look.get(name_of(carrier)) for look in looks])

@@ -10,7 +10,6 @@ from cbt_crypto.cluster_overlays.base import (
     Seen,
     StorageFacts,
     Watch,
-    name_of,
     storage_of,
     storage_script,
 )
@@ -26,7 +25,7 @@ from cbt_crypto.cluster_overlays.luks.mapping import (
 )
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import storage_on_host
-from cbt_crypto.hosts.site import Drive, HostOutputs, Osd, Site
+from cbt_crypto.hosts.site import Drive, HostOutputs, Osd, Site, name_of
 
 #: A mapping as it should be.
 Wanted = Union[CryptTable, OpalTable]
@@ -88,12 +87,12 @@ def _changed(mapping: str, now: Mapping[str, Any]) -> str:
     return f"{mapping} was changed, or suspended, during the cell ({often} or more)"
 
 
-def parse(outputs: HostOutputs) -> dict[str, StorageFacts]:
+def parse(site: Site, outputs: HostOutputs) -> dict[str, StorageFacts]:
     """All OSDs' and drives' facts by their names, without hosts that printed something else."""
     facts: dict[str, StorageFacts] = {}
-    for output in outputs.values():
+    for host, output in outputs.items():
         layers, _, drives = output.partition(_OPAL)
-        of_host = storage_of([layers])
+        of_host = storage_of(site, {host: layers})
         try:
             opal = json.loads(drives or "{}")
             facts.update(

@@ -15,14 +15,13 @@ from typing import Any, Optional
 
 from cbt_crypto.archive.files import read_json
 from cbt_crypto.benchmarks.base import ClusterCommands, Scenario
-from cbt_crypto.cluster_overlays.base import name_of
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts import admin_socket, shell
 from cbt_crypto.hosts.admin_socket import Question
 from cbt_crypto.hosts.devices import traffic_on_host
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site
+from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site, name_of
 from cbt_crypto.plan.cells import Cell, reference_of, share
 from cbt_crypto.plan.file.cluster import Neighbours
 from cbt_crypto.results.until import read_block
@@ -188,7 +187,7 @@ def outcome(site: Site, scenario: Scenario, printed: HostOutputs) -> dict[str, A
 
 
 def _faults(site: Site, printed: HostOutputs) -> list[str]:
-    answers = admin_socket.parse(printed)
+    answers = admin_socket.parse(site, printed)
     faults = {
         osd.id: answers.fault(name_of(osd), osd.host) or answers.values[name_of(osd)].strip()
         for osd in site.osds
@@ -352,7 +351,7 @@ def parsed(site: Site, outputs: HostOutputs) -> dict[str, dict[str, Any]]:
     by_carrier: dict[str, dict[str, Any]] = {}
     for host, output in outputs.items():
         parts = dict(shell.sections(output, _SOCKETS, _DEVICES, _GROUPS))
-        answers = admin_socket.parse({host: parts.get(_SOCKETS, "")}).values
+        answers = admin_socket.parse(site, {host: parts.get(_SOCKETS, "")}).values
         devices: Mapping[str, Any] = {}
         with contextlib.suppress(ValueError):
             devices = json.loads(parts.get(_DEVICES, ""))

@@ -15,7 +15,6 @@ from cbt_crypto.cluster_overlays.base import (
     Verdict,
     Watch,
     judge_all,
-    name_of,
 )
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.contract import Looked, Looks
@@ -23,7 +22,7 @@ from cbt_crypto.errors import RunError
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.secret import document_without
-from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
+from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site, name_of
 from cbt_crypto.run.cell import daemons_on_host, watch
 from cbt_crypto.run.cell.watch import WatchRecord
 from cbt_crypto.run.targets.drive import DriveProof

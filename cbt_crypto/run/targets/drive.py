@@ -23,7 +23,7 @@ from cbt_crypto.engine.contract import Cluster
 from cbt_crypto.hosts.devices import destroy, lvm_and_md
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.shell import sequence
-from cbt_crypto.hosts.site import Drive, HostOutputs, HostScripts, Site
+from cbt_crypto.hosts.site import Drive, HostOutputs, HostScripts, Site, name_of
 from cbt_crypto.plan.file.cluster import ClusterSection, Variant, at
 from cbt_crypto.plan.layout import cell_site, drives_of, site_of
 from cbt_crypto.plan.steps import Deploy
@@ -153,7 +153,7 @@ def _claim(drive: Drive, site: Site) -> str:
 def script(drives: Sequence[Drive]) -> str:
     """Shell text that prints the facts of one host's drives, for `parse`."""
     parameters = {
-        drive.name: {"devices": drive.parts, "path": drive.path, "note": drive.note}
+        name_of(drive): {"devices": drive.parts, "path": drive.path, "note": drive.note}
         | ({"members": list(drive.devices)} if drive.array else {})
         for drive in drives
     }
@@ -171,9 +171,9 @@ class DriveProof(Overlay):
 
     @override
     def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
-        looks = [storage_of(outputs.values()) for outputs in (before, after)]
+        looks = [storage_of(site, outputs) for outputs in (before, after)]
         (drive,) = site.drives
-        first, last = (look.get(drive.name) for look in looks)
+        first, last = (look.get(name_of(drive)) for look in looks)
         fault = _made_of(drive, first) or _made_of(drive, last) or _used(last)
         reason = f"drive {drive.name} on {drive.host}: {fault or _proved_claim(drive, last)}"
         return Verdict(fault is None, reason, dict(last or {}))

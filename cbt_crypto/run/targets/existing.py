@@ -162,7 +162,16 @@ def _hosts(remote: Remote, cluster: ClusterSection, names: Sequence[str]) -> dic
         return {name: name for name in names}
     script = "hostname; hostname -s 2>/dev/null || :; hostname -f 2>/dev/null || :"
     outputs = remote.run(dict.fromkeys(cluster.osds, script), "ask the host for its name", 60)
-    return {name: host for host, text in outputs.items() for name in text.split()}
+    host_of: dict[str, str] = {}
+    for host, text in outputs.items():
+        for name in {*text.split()} & {*names}:
+            if name in host_of:
+                raise RunError(
+                    f"{host_of[name]} and {host} both say that they are {name}, where OSDs run; "
+                    "name each of cluster.osds once, and give each host a name of its own"
+                )
+            host_of[name] = host
+    return host_of
 
 
 def _osd(cluster: ClusterSection, host: str, number: int, directory: str, answer: Any) -> Osd:

@@ -118,6 +118,14 @@ def test_an_osd_on_a_host_that_is_not_named_is_told(campaign_of: Make) -> None:
         existing.discover(remote, site_of(cluster), cluster)
 
 
+def test_a_host_that_takes_another_s_name_is_refused(campaign_of: Make) -> None:
+    """It was asked about the other's OSDs, and its word was all that was known of them."""
+    cluster = campaign_of(cluster=EXISTING).cluster
+    remote = remote_of({}, {"o0": "alpha", "o1": "beta\nbeta.example.org\nalpha"})
+    with pytest.raises(RunError, match=r"^o0 and o1 both say that they are alpha, where OSDs run"):
+        existing.discover(remote, site_of(cluster), cluster)
+
+
 def test_an_osd_that_does_not_answer_is_told(campaign_of: Make) -> None:
     cluster = campaign_of(cluster=EXISTING).cluster
     names = {"o0": "alpha", "o1": "beta.example.org"}

@@ -52,7 +52,7 @@ def judged(on_drives: Any, place_of: Any) -> Any:
     def judge(overlay: Any, drive: str, found: Any) -> Any:
         campaign = on_drives({"raw_device": {}}, configurations=LUKS)
         site = place_of(campaign, drive, "LUKS")
-        name = drive if isinstance(overlay, DriveProof) else f"drive {drive}"
+        name = f"drive {drive}"
         output = {site.clients[0]: json.dumps({name: found})}
         return overlay.judge(site, output, output)
 
