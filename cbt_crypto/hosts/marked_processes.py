@@ -10,7 +10,7 @@ import contextlib
 import os
 import select
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -39,13 +39,13 @@ def named(run: str) -> Iterator[None]:
 def end_run(run: str) -> None:
     """Kill what carries that run's name, and wait until it is gone."""
     ends = time.monotonic() + _PATIENCE_S
-    while (processes := _marked(_RUN, run)) and time.monotonic() < ends:
+    while (processes := _marked(_RUN, lambda mark: mark == run)) and time.monotonic() < ends:
         _kill(processes)
 
 
 def lab_environment(directory: Path) -> dict[str, str]:
     """This process's environment, with the mark of the lab (or the node) in `directory`."""
-    return {**os.environ, _LAB: str(directory)}
+    return {**os.environ, _LAB: _mark_of(directory)}
 
 
 def of_lab(directory: Path) -> list[int]:
@@ -74,11 +74,21 @@ def end_lab(directory: Path) -> None:
         _kill(marked)
 
 
+def _mark_of(directory: Path) -> str:
+    # Another container's lab may have the same path.
+    status = directory.stat()
+    return f"{directory}@{status.st_dev}:{status.st_ino}"
+
+
 def _of_lab(directory: Path) -> list[psutil.Process]:
-    return [*_marked(_LAB, str(directory)), *_marked(_LAB, f"{directory}/", begins=True)]
+    def is_of_it(mark: str) -> bool:
+        marked = Path(mark.rpartition("@")[0])
+        return directory in (marked, *marked.parents) and mark == _mark_of(marked)
+
+    return _marked(_LAB, is_of_it)
 
 
-def _marked(variable: str, value: str, begins: bool = False) -> list[psutil.Process]:
+def _marked(variable: str, is_ours: Callable[[str], bool]) -> list[psutil.Process]:
     processes = []
     for process in psutil.process_iter():
         if process.pid == os.getpid():
@@ -86,10 +96,10 @@ def _marked(variable: str, value: str, begins: bool = False) -> list[psutil.Proc
         # One that ended meanwhile, or is somebody else's, has none for us.
         with contextlib.suppress(psutil.Error, OSError):
             # Anybody may give a process of his the mark; what changes its user is none of ours.
-            is_ours = process.uids().real == os.geteuid()
-            has = process.environ().get(variable) if is_ours else None
-            if has is not None and (has.startswith(value) if begins else has == value):
-                processes.append(process)
+            if process.uids().real == os.geteuid():
+                mark = process.environ().get(variable)
+                if mark is not None and is_ours(mark):
+                    processes.append(process)
     return processes
 
 

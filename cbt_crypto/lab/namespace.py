@@ -20,6 +20,7 @@ from typing import Optional
 
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.hosts import marked_processes
+from cbt_crypto.hosts.devices.layers_on_host import loop_file
 from cbt_crypto.hosts.directories import cache_dir
 from cbt_crypto.lab import access
 from cbt_crypto.lab.access import make_disks
@@ -172,12 +173,14 @@ def release(directory: Path) -> None:
 def _loops(directory: Path) -> list[Path]:
     found = []
     for file in sorted(_BLOCK.glob("loop*/loop/backing_file")):
-        try:
+        device = file.parents[1]
+        with contextlib.suppress(OSError):
             backing = Path(file.read_text(encoding="utf-8", errors="surrogateescape").rstrip("\n"))
-        except OSError:
-            continue
-        if directory in backing.parents:
-            found.append(file.parents[1])
+            # The path is that of the mount namespace of whoever attached it.
+            if directory in backing.parents:
+                status, told = backing.stat(), loop_file(f"/dev/{device.name}")
+                if told and told[:2] == (status.st_dev, status.st_ino):
+                    found.append(device)
     return found
 
 

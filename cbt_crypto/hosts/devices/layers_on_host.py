@@ -6,7 +6,7 @@ import stat
 import struct
 import subprocess
 from pathlib import Path
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Dict, List, Optional, Tuple
 
 from cbt_crypto.hosts.trust_on_host import mounts
 
@@ -162,8 +162,13 @@ class Layers:
 
 def loop_below(node: str) -> Optional[str]:
     """The number of the device below a loop device, or with its file, as the kernel has it."""
-    # struct loop_info64 of linux/loop.h begins with the file's device, its inode, and what device
-    # it is itself.
+    told = loop_file(node)
+    return number(told[2] or told[0]) if told else None
+
+
+def loop_file(node: str) -> Optional[Tuple[int, ...]]:
+    """Of a loop device's file, as the kernel has it: st_dev, st_ino, and st_rdev of a device."""
+    # So begins struct loop_info64 of linux/loop.h.
     get_status, status = 0x4C05, bytearray(232)
     try:
         descriptor = os.open(node, os.O_RDONLY | os.O_NONBLOCK)
@@ -175,8 +180,7 @@ def loop_below(node: str) -> Optional[str]:
         return None
     finally:
         os.close(descriptor)
-    of_file, _, itself = struct.unpack_from("=QQQ", status)
-    return number(itself or of_file)
+    return struct.unpack_from("=QQQ", status)
 
 
 def without_key(line: str) -> str:

@@ -21,6 +21,7 @@ def start() -> Iterator[Start]:
     started: list[subprocess.Popen[bytes]] = []
 
     def run(command: list[str], directory: Path) -> subprocess.Popen[bytes]:
+        directory.mkdir(parents=True, exist_ok=True)
         process = subprocess.Popen(command, env=marked_processes.lab_environment(directory))
         started.append(process)
         deadline = time.monotonic() + 10
@@ -66,6 +67,16 @@ def test_what_runs_in_a_marked_process_s_namespace_ends_with_it(
     assert not _commands("61.25")
 
 
+def test_a_lab_of_another_container_at_the_same_path_goes_on(tmp_path: Path, start: Start) -> None:
+    """`lab down` killed the nodes of one that another container of the same image had made."""
+    process = start(["sleep", "60"], tmp_path / "lab" / "node1")
+    (tmp_path / "lab").rename(tmp_path / "theirs")
+    (tmp_path / "lab" / "node1").mkdir(parents=True)
+    assert marked_processes.of_lab(tmp_path / "lab") == []
+    marked_processes.end_lab(tmp_path / "lab")
+    assert process.poll() is None
+
+
 def test_ending_nothing_is_no_error(tmp_path: Path) -> None:
     marked_processes.end_lab(tmp_path / "lab")
 
@@ -85,6 +96,7 @@ def _commands(argument: str) -> list[str]:
 @pytest.mark.skipif(os.geteuid() != 0, reason="another user's processes need root")
 def test_another_user_s_marked_process_is_none_of_the_lab_s(tmp_path: Path) -> None:
     """In a pid namespace of his own, its end was waited for in vain, and `lab down` failed."""
+    (tmp_path / "lab").mkdir()
     environment = marked_processes.lab_environment(tmp_path / "lab")
     command = [*SETPRIV, "unshare", "--user", "--pid", "--fork", "sleep", "60"]
     with subprocess.Popen(command, env=environment) as stranger:

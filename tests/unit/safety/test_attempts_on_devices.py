@@ -16,6 +16,7 @@ import pytest
 
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import destroy
+from cbt_crypto.lab import namespace
 from cbt_crypto.run import hold_on_host, locks
 
 from .conftest import Bench, digest, run
@@ -165,6 +166,24 @@ def test_a_volume_group_that_is_called_like_ours(bench: Bench) -> None:
 
 
 # -- namespaces ----------------------------------------------------------------------------------
+
+
+def test_lab_down_keeps_the_disks_of_a_lab_of_another_container(bench: Bench) -> None:
+    """Its loop devices, over files of the same path there, were detached by that path."""
+    lab = bench.folder / "lab"
+    lab.mkdir()
+    (lab / "disk0").write_bytes(bytes(1 << 20))
+    disk = f"{lab}/disk0"
+    attach = f"truncate -s 1M {disk}; losetup -f --show {disk}; exec sleep 20"
+    command = ["unshare", "--mount", "sh", "-euc", f"mount -t tmpfs container {lab}; {attach}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as container:
+        assert container.stdout is not None
+        bench.attached.append(theirs := container.stdout.readline().strip())
+        ours = run("losetup", "--find", "--show", disk)
+        namespace.release(lab)
+        assert run("losetup", "--noheadings", "--output", "BACK-FILE", theirs) == disk
+        assert subprocess.run(["losetup", ours], capture_output=True, check=False).returncode == 1
+        container.kill()
 
 
 def test_a_run_in_another_network_namespace(tmp_path: Path) -> None:
