@@ -16,6 +16,7 @@ import time
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from cbt_crypto.hosts.clients_on_host import Clients
+from cbt_crypto.hosts.trust_on_host import ceph_users, is_believed
 
 #: A thread's class by its name, the first that matches; kernel workers have their work behind `-`.
 #: Ceph's names are 15 characters at most: bstore_kv_final, rocksdb:low0 (compacts), :high0.
@@ -121,7 +122,8 @@ class Tasks:
         try:
             stat = read(f"/proc/{pid}/stat")
             name = stat.partition("(")[2].rpartition(")")[0]
-            if name in _DAEMONS:
+            # Anybody may call his processes, and their threads, what he likes.
+            if name in _DAEMONS and is_believed(pid, ceph_users()):
                 self.whole[pid] = set()
                 return
             is_kernel = int(stat.rpartition(")")[2].split()[6]) & _KERNEL_THREAD

@@ -3,17 +3,29 @@
 Runs on hosts and here: Python 3.6 alone.
 """
 
+import contextlib
 import os
+import pwd
 import re
 import stat
 from typing import Collection, Iterator, List, Optional, Set
 
 _GROUP_AND_OTHERS, _OTHERS = 0o022, 0o002
+#: The user `ceph` in containers, as Ceph's images have it.
+_CEPH_IN_CONTAINERS = 167
 
 
 def owners() -> Set[int]:
     """Root, and the user that the campaign runs as: what it does as root knows him by this."""
     return {0, int(os.environ.get("CBT_CRYPTO_UID") or os.geteuid())}
+
+
+def ceph_users() -> Set[int]:
+    """Whose processes may be daemons of Ceph: the user ceph's too."""
+    users = {*owners(), _CEPH_IN_CONTAINERS}
+    with contextlib.suppress(KeyError):
+        users.add(pwd.getpwnam("ceph").pw_uid)
+    return users
 
 
 def is_believed(pid: str, users: Collection[int] = (), proc: str = "/proc") -> bool:

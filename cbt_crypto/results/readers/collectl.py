@@ -24,6 +24,7 @@ _PROCESSES = b"\nproc:"
 #: they stand in a copy of /proc/PID/stat. Most processes are others, so these are searched for,
 #: by their bracket first: an expression that begins with one character is the fastest to search.
 _PROCESS_LINE = re.compile(rb"\((?:ceph-osd|kworker|kcryptd|dmcrypt|stress-ng)")
+_WORKERS = (b"kworker", b"kcryptd", b"dmcrypt")
 _NUMBER_OF_CPUS = re.compile(rb"NumCPUs:\s*(\d+)")
 _HZ = re.compile(rb"\bHZ:\s*(\d+)")
 _NETS = re.compile(rb"NetNames:([^\n]*)")
@@ -170,6 +171,9 @@ def _add_process(ticks: dict[tuple[int, str], int], before: bytes, line: bytes) 
     # user and sys time are the 14th and 15th field; `rest` begins with the 3rd
     words = rest.split(None, 13)
     if bracket and before == b"proc:" + pid + b" stat " + pid + b" " and len(words) > 13:
+        # The kernel's own threads have process 2 for a parent; anybody may take their names.
+        if name.startswith(_WORKERS) and words[1] != b"2":
+            return
         ticks[int(pid), name.decode("utf-8", "replace")] = int(words[11]) + int(words[12])
 
 

@@ -4,32 +4,20 @@
 Each ceph-osd is looked at in its own namespace; each socket says which OSD it is.
 """
 
-import contextlib
 import glob
 import json
 import os
-import pwd
 import stat
 import sys
 from typing import Any, Container, Dict, Iterator, List, Optional, Set
 
 from cbt_crypto.hosts.admin_socket_on_host import ASK_ERRORS, ask_and_identify
-from cbt_crypto.hosts.trust_on_host import is_believed, owners
+from cbt_crypto.hosts.trust_on_host import ceph_users, is_believed
 
 _TIMEOUT_S = 10
 _PROGRAM = "ceph-osd"
 #: Where cephadm and Rook put the sockets of daemons that share no process table with the host.
 _FOLDERS = ("/run/ceph", "/var/run/ceph", "/var/lib/rook")
-#: The user `ceph` in containers, as Ceph's images have it.
-_IN_CONTAINERS = 167
-
-
-def osd_users() -> Set[int]:
-    """Whose processes may be OSDs: the user ceph's too."""
-    users = {*owners(), _IN_CONTAINERS}
-    with contextlib.suppress(KeyError):
-        users.add(pwd.getpwnam("ceph").pw_uid)
-    return users
 
 
 def osd_processes(proc: str = "/proc") -> List[str]:
@@ -39,7 +27,7 @@ def osd_processes(proc: str = "/proc") -> List[str]:
         try:
             pid = path.split("/")[-2]
             with open(path, errors="replace") as file:
-                if file.read().strip() == _PROGRAM and is_believed(pid, osd_users(), proc):
+                if file.read().strip() == _PROGRAM and is_believed(pid, ceph_users(), proc):
                     pids.append(pid)
         except OSError:
             continue
@@ -88,7 +76,7 @@ def candidates(proc: str = "/proc") -> Iterator[str]:
         except OSError:
             continue
         is_new = stat.S_ISSOCK(status.st_mode) and (status.st_dev, status.st_ino) not in seen
-        if is_new and status.st_uid in osd_users():
+        if is_new and status.st_uid in ceph_users():
             seen.add((status.st_dev, status.st_ino))
             yield path
 
@@ -121,7 +109,7 @@ def main(parameters: Dict[str, Any]) -> None:
     by_osd = {}  # type: Dict[str, Dict[str, Any]]
     for path in candidates():
         try:
-            answer, pid = ask_and_identify(path, {"prefix": "status"}, _TIMEOUT_S, osd_users())
+            answer, pid = ask_and_identify(path, {"prefix": "status"}, _TIMEOUT_S, ceph_users())
         except ASK_ERRORS:
             continue
         osd = str(answer.get("whoami"))

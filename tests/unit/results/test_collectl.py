@@ -212,6 +212,21 @@ def test_processor_time_by_kind_of_process():
     assert use.process_cores == {"ceph_osd": 15 / 20, "dmcrypt": 3 / 20, "neighbours": 0.0}
 
 
+def test_a_process_that_takes_a_kernel_worker_s_name_is_none(tmp_path):
+    """A user's own process called kcryptd was counted as dm-crypt's."""
+    lines = ["# NumCPUs: 1 HZ: 100\n"]
+    numbers = " ".join(["0"] * 9 + ["70", "0"] + ["0"] * 30)
+    for second in range(3):
+        lines.append(f">>> {1000 + second}.0 <<<\ncpu  0 0 0 {100 * second} 0 0 0 0\n")
+        for pid, parent, name in ((9, 2, "kcryptd/253:0"), (10, 1, "kcryptd/253:1")):
+            lines.append(f"proc:{pid} stat {pid} ({name}) S {parent} {numbers}\n")
+    path = tmp_path / "node0.raw"
+    path.write_text("".join(lines))
+    assert [set(sample.ticks) for sample in read_collectl(path).processes] == [
+        {(9, "kcryptd/253:0")}
+    ] * 2
+
+
 def test_processes_sampled_once_tell_nothing():
     use = _node(processes=(ProcessSample(1010.0, {}),)).use(Window(1000.0, 1020.0))
     assert use is not None

@@ -16,7 +16,7 @@ from typing import Any, Callable, Optional
 import pytest
 
 from cbt_crypto.engine.embedded import common
-from cbt_crypto.hosts import directories, samplers, shell
+from cbt_crypto.hosts import directories, recorder_on_host, samplers, shell
 from cbt_crypto.hosts.clients_on_host import Clients
 from cbt_crypto.hosts.devices.identity_on_host import writers
 from cbt_crypto.hosts.devices.opened_on_host import find_process
@@ -245,6 +245,25 @@ def test_the_recorder_goes_on_beside_a_process_whose_name_is_no_text(
         while len((folder / "recording").read_bytes().splitlines()) < before + 3:
             assert time.monotonic() < ends
             time.sleep(0.1)
+
+
+def test_threads_of_his_are_no_threads_of_ceph_s(run: Run) -> None:
+    """Threads of any process called ceph-osd were told apart by names that anybody may take."""
+    spins = """
+import ctypes, threading
+def spin():
+    ctypes.CDLL(None).prctl(15, b"bstore_kv_sync", 0, 0, 0)
+    while True:
+        pass
+threading.Thread(target=spin, daemon=True).start()
+"""
+    his, ours = (run(spins + NAMED, "ceph-osd", prefix=p) for p in (AS_NOBODY, ()))
+    tasks = recorder_on_host.Tasks()
+    pids = {str(his.pid), str(ours.pid)}
+    tasks.scan(pids, set())
+    assert (set(tasks.whole), str(his.pid) in tasks.tasks) == ({str(ours.pid)}, True)
+    time.sleep(0.3)
+    assert {"other", "bstore_kv_sync"} <= set(tasks.sample(pids, set()) or ())
 
 
 #: Files of ours, and such of the kernel's as have numbers alone.
