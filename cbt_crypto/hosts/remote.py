@@ -366,7 +366,12 @@ def check_clocks(before: Mapping[str, float], after: Mapping[str, float]) -> Non
 
 
 def clock_bounds(begin: float, end: float, sent: float, received: float) -> tuple[float, float]:
-    """The least and most of a host's clock minus ours, by its own and our times of asking."""
+    """The least and most of a host's clock minus ours, by its own and our times of asking.
+
+    Raises ValueError for what is no time.
+    """
+    if not (0 < begin < _LAST_S and 0 < end < _LAST_S):
+        raise ValueError("no time of these centuries")
     return end - received, begin - sent
 
 

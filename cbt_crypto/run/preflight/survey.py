@@ -313,10 +313,9 @@ def _clocks(reached: Mapping[str, str], sent: float, received: float) -> list[Ho
 def _bounds(text: str, sent: float, received: float) -> Optional[tuple[float, float]]:
     lines = [line.split() for line in text.splitlines() if line.startswith(_CLOCK)]
     try:
-        begin, end = float(lines[0][1]), float(lines[-1][1])
+        return clock_bounds(float(lines[0][1]), float(lines[-1][1]), sent, received)
     except (IndexError, ValueError):
         return None
-    return clock_bounds(begin, end, sent, received)
 
 
 def _clock(host: str, offset: Optional[float]) -> HostFinding:

@@ -213,6 +213,20 @@ def test_hosts_that_agree_do_not_differ_by_how_wrong_this_machine_is() -> None:
     assert clock_difference(slow, later) == pytest.approx(-9.5)
 
 
+@pytest.mark.parametrize("first", ["nan", "inf", "-1"])
+def test_a_first_host_without_a_time_does_not_make_all_clocks_agree(first: str) -> None:
+    """No difference to `nan` is beyond the limit: every clock was called right."""
+
+    def say(node: str, command: str) -> str:
+        clock = {"a": first, "b": str(time.time()), "c": str(time.time() + 3600)}[node]
+        return f"@cbt-crypto-clock {clock}\n@cbt-crypto-clock {clock}\n"
+
+    found = survey(FakeHosts(say).remote(), ["a", "b", "c"], [])
+    clocks = {one.host: one for one in found if one.column == "clock"}
+    assert (clocks["a"].shown, clocks["b"].shown) == ("?", "ok")
+    assert "ahead of" in str(clocks["c"].error)
+
+
 def test_differences_between_hosts_and_clocks_are_found() -> None:
     def say(node: str, command: str) -> str:
         clock = time.time() + (7 if node == "b" else 0)
