@@ -33,6 +33,8 @@ _MOST_FILES, _MOST_LEVELS = 200_000, 32
 #: Memory of the program: the extended headers of a tar are read whole.
 _MEMORY = 2 << 30
 _DIRECTORY_MODE, _MODES = 0o755, 0o755
+#: What tarfile raises for a stream that is torn; of a thousand long names in a row, the last.
+_TORN = (tarfile.TarError, EOFError, ValueError, OverflowError, MemoryError, RecursionError)
 
 
 class Unfit(Exception):
@@ -117,8 +119,7 @@ def unpack(stream: BinaryIO, target: Path, most: float) -> list[str]:
                     raise Unfit(f"more than {most / 2**20:.0f} MiB, its part of the free space")
                 if not _write(tar, member, target.joinpath(*words[1:])):
                     left_out.append(member.name)
-    # tarfile raises others than its own for what is torn.
-    except (tarfile.TarError, EOFError, ValueError, OverflowError, MemoryError) as error:
+    except _TORN as error:
         raise Unfit(f"a damaged stream ({error})") from error
     if top is None:
         raise Unfit("nothing came")

@@ -332,13 +332,14 @@ def sync_files(remote: str, local: str) -> None:
                 nodes, f"copy {remote}", f"not done within {fetch.COLLECT_S} s", said[-600:]
             )
         name = os.path.basename(remote.rstrip("/"))
+        arrived = {host: Path(staging, f"{name}.{host}") for host in map(_host, nodes.split(","))}
+        missing = [host for host, folder in arrived.items() if not folder.is_dir()]
+        if missing or copying.returncode:
+            host, what = (missing[0], "nothing") if missing else (nodes, "a part")
+            raise HostError(host, f"copy {remote} from it", f"{what} came", said.strip()[-600:])
         taken: set[str] = set()
-        for node in nodes.split(","):
-            host = _host(node)
-            arrived = Path(staging, f"{name}.{host}")
-            if not arrived.is_dir():
-                raise HostError(host, f"copy {remote} from it", "nothing came", said.strip()[-600:])
-            fetch.place(arrived, host, Path(local), taken)
+        for host, folder in arrived.items():
+            fetch.place(folder, host, Path(local), taken)
 
 
 def make_remote_dir(remote: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import shlex
 import shutil
 import stat
 import subprocess
@@ -162,6 +163,31 @@ def test_a_host_s_name_for_a_file_fails_its_cell_alone(
     if kind == "torn":
         monkeypatch.setattr(fetch, "script", lambda path, mark: f"echo; echo {mark}; echo x")
     with pytest.raises(HostError, match="too long" if kind == "long" else "nothing came"):
+        common.sync_files(str(tmp_path / "run"), str(tmp_path / "cell"))
+    assert not list((tmp_path / "cell").iterdir())
+
+
+def test_a_thousand_long_names_in_a_row_are_a_torn_stream(tmp_path: Path) -> None:
+    """tarfile reads them recursively: it ended in a trace, and what had come before was kept."""
+    long, _ = member("././@LongLink", b"top\0", type=tarfile.GNUTYPE_LONGNAME)
+    names = (long.tobuf(tarfile.GNU_FORMAT) + b"top\0".ljust(512, b"\0")) * 2000
+    first, _ = member("top", type=tarfile.DIRTYPE)
+    (tmp_path / "tar").write_bytes(b"m\n" + first.tobuf(tarfile.GNU_FORMAT) + names)
+    problem = fetch.fetch(["cat", str(tmp_path / "tar")], "m", tmp_path / "in")
+    assert problem is not None and problem.startswith("a damaged stream")
+    assert not (tmp_path / "in").exists()
+
+
+def test_a_part_of_a_host_s_files_is_not_taken_for_all(
+    tmp_path: Path, shims: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What came was kept where the program that copies ended in the middle."""
+    monkeypatch.setattr(common.settings, "getnodes", lambda *roles: "node1")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "log").write_text("x")
+    killed = f"{shlex.join(fetch.program())}; kill -9 $$"
+    monkeypatch.setattr(fetch, "program", lambda: ["sh", "-c", killed])
+    with pytest.raises(HostError, match="a part came"):
         common.sync_files(str(tmp_path / "run"), str(tmp_path / "cell"))
     assert not list((tmp_path / "cell").iterdir())
 
