@@ -15,7 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from cbt_crypto.archive.files import one_line, read_json, write_json
+from cbt_crypto.archive.documents import KEPT
+from cbt_crypto.archive.files import Malformed, one_line, read_json, write_json
+from cbt_crypto.archive.folder import Folder
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.secret import document_without
 from cbt_crypto.hosts.site import Site
@@ -25,6 +27,7 @@ from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.document import printable
 from cbt_crypto.plan.order import cells_of, certain_rounds, seed_of
 from cbt_crypto.plan.steps import Plan
+from cbt_crypto.results.readers.process_output import read_output
 
 
 def finished_cells(archive: Path, cells: tuple[Cell, ...], again: Sequence[str] = ()) -> set[str]:
@@ -58,17 +61,18 @@ def _has(directory: Path, definition: str) -> bool:
 
 
 def _is_whole(directory: Path, state: Mapping[str, Any]) -> bool:
-    """Whether the results of all client processes are there: a copied archive may lack some."""
-    processes = state.get("processes")
-    names = [process.get("json") for process in processes or () if isinstance(process, dict)]
-    return all(_is_there(directory / name) for name in names if isinstance(name, str))
-
-
-def _is_there(path: Path) -> bool:
+    """Whether all client processes' results can be read: a copied archive may have a part."""
+    folder = Folder(directory)
     try:
-        return path.stat().st_size > 0
-    except (OSError, ValueError):
+        for process in state.get("processes") or ():
+            data, kind = folder.read(process["json"]) or b"", process.get("kind", "fio")
+            if kind != KEPT:
+                read_output(kind, data)
+            elif not data:
+                return False
+    except (Malformed, KeyError, TypeError, AttributeError):
         return False
+    return True
 
 
 #: A user's number, which has 32 bits.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -83,12 +84,18 @@ def test_a_cell_is_repeated_and_the_old_one_kept(host: Any, no_overlays: None) -
     assert not list(host.archive.glob("results/superseded/id-*"))
 
 
+@pytest.mark.parametrize("copied", [0, 19])
 def test_a_cell_whose_results_were_not_copied_is_measured_again(
-    host: Any, no_overlays: None
+    host: Any, no_overlays: None, copied: int
 ) -> None:
+    """Output that was cut short, as on a full disk, counted as finished for ever."""
     path = host.write(benchmarks=TWO)
     host.cbt(path)
-    next(host.archive.glob("results/0*/id-*/json_output.*")).unlink()
+    output = next(host.archive.glob("results/0*/id-*/json_output.*"))
+    if copied:
+        os.truncate(output, copied)
+    else:
+        output.unlink()
     result = host.cbt(path)
     assert (result.exit_code, "cell 1/1" in result.output) == (0, True)
 
