@@ -171,6 +171,9 @@ SSH_OPTIONS = (
     "-oLogLevel=ERROR",
     "-oControlMaster=auto",
     "-oControlPersist=300",
+    # Root of a host could use what the user's ssh_config forwards.
+    "-oForwardAgent=no",
+    "-oClearAllForwardings=yes",
 )
 _CONTROL_PREFIX = "cbt-ssh-"
 #: What an ssh may write of a host's answer, in blocks of 512 bytes: no whole disk.

@@ -58,3 +58,12 @@ def test_what_only_has_the_name_is_left_alone(temporary: Path) -> None:
     without_lock.mkdir()
     common.control_directory()
     assert without_lock.is_dir()
+
+
+def test_nothing_of_the_user_is_forwarded_to_hosts(tmp_path: Path) -> None:
+    """Root of each host could use the agent for as long as a connection was kept."""
+    config = tmp_path / "config"
+    config.write_text("Host *\n  ForwardAgent yes\n  RemoteForward 7000 localhost:22\n")
+    command = ["ssh", "-G", "-F", str(config), *common.SSH_OPTIONS, "host"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert {"forwardagent no", "clearallforwardings yes"} <= set(said.splitlines())
