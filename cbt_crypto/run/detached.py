@@ -229,6 +229,10 @@ def _ended_already(archive: Path) -> UsageError:
 def _nobody(archive: Path) -> str:
     if not archive.is_dir():
         return "there is no such directory; name the archive of a campaign"
+    for deployment in left_over(archive):
+        # What another user's process has locked is seen by him and by root alone.
+        if is_dead(deployment.by) is False:
+            return f"is of {describe(deployment.by)}; ask them to stop it"
     return (
         "no campaign is running with it on this machine; if it runs on another one, stop it there. "
         f"To remove what a killed one left: cbt-crypto cleanup {shlex.quote(str(archive))}"

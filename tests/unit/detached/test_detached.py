@@ -70,6 +70,14 @@ def test_nobody_runs_into_it(archive: Path) -> None:
         stop(archive, print)
 
 
+def test_another_user_s_campaign_is_not_called_none(archive: Path) -> None:
+    """Its lock is seen by its user and root alone, and `stop` recommended `cleanup`."""
+    begin = {"event": "begin", "run": "r1", "by": {**this_run(archive), "user": "alice"}}
+    (archive / "results/journal.jsonl").write_text(json.dumps(begin))
+    with pytest.raises(UsageError, match=r"is of alice@.* \(process \d+, .*; ask them to stop it$"):
+        stop(archive, print)
+
+
 def test_the_one_that_holds_the_lock_is_asked_to_end_and_waited_for(
     archive: Path, holder: Any
 ) -> None:
