@@ -73,12 +73,16 @@ def _names(archive: Path) -> Iterator[str]:
             inner = path.relative_to(archive).as_posix()
             is_plain = stat.S_ISREG(status.st_mode) and _can_be_packed(inner)
             if is_plain and name not in _LEFT_OUT:
-                _check_filled(path, status)
+                _check_file(path, status)
                 yield inner
 
 
-def _check_filled(path: Path, status: os.stat_result) -> None:
-    """Raise UsageError for a file of holes: no reader would unpack what its zip becomes."""
+def _check_file(path: Path, status: os.stat_result) -> None:
+    """Raise UsageError for a file of holes, which no reader would unpack, or of somebody else."""
+    if status.st_nlink > 1 and status.st_uid != path.parent.stat().st_uid:
+        raise UsageError(
+            f"{printable(str(path))}: is a hard link to a file of another user; remove it"
+        )
     if status.st_size > FREE_BYTES and status.st_size > MOST_TIMES * status.st_blocks * 512:
         raise UsageError(
             f"{printable(str(path))}: is a sparse file, which no campaign writes; remove it"

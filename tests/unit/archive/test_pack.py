@@ -112,6 +112,18 @@ def test_what_would_not_be_read_is_not_packed(archive: Path, tmp_path: Path, nam
         assert len(found.manifest.files) == 3
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user's file needs root")
+def test_a_hard_link_to_another_user_s_file_is_not_packed(archive: Path, tmp_path: Path) -> None:
+    """Root's `pack` of a user's archive carried a file of root's that he had linked into it."""
+    (tmp_path / "secret").write_text("root's")
+    os.link(archive / "results/plan.json", tmp_path / "kept")
+    assert pack(archive, tmp_path / "a.zip") == 3
+    os.chown(tmp_path / "secret", 65534, 65534)
+    os.link(tmp_path / "secret", archive / "results/x.json")
+    with pytest.raises(UsageError, match=r"x\.json: is a hard link to a file of another user"):
+        pack(archive, tmp_path / "b.zip")
+
+
 def test_the_same_archive_gives_the_same_bytes(archive: Path, tmp_path: Path) -> None:
     pack(archive, tmp_path / "a.zip")
     os.utime(archive / "results/plan.json", (0, 0))
