@@ -9,7 +9,9 @@ import re
 import socket
 import subprocess
 import sys
-from typing import Iterator, List, Optional
+from typing import Collection, Iterator, List, Optional
+
+from cbt_crypto.hosts.trust_on_host import ceph_users
 
 #: Kinds of links that encrypt. What a program does behind a tun device cannot be seen.
 _KINDS = ("wireguard", "xfrm", "macsec", "tun")
@@ -26,11 +28,17 @@ def _said(*command: str) -> str:
         return ""
 
 
-def connected(ss: str) -> Iterator[str]:
-    """Addresses of daemons on other hosts, of the text of `ss -Htn state established`."""
+def connected(ss: str, users: Collection[int]) -> Iterator[str]:
+    """Addresses of daemons, of the text of `ss -Htne state established`: of connections of `users`.
+
+    Anybody may connect to such a port. Those of the kernel's clients are root's.
+    """
     for line in ss.splitlines():
-        address, _, port = line.split()[-1].rpartition(":")
-        if port.isdigit() and any(int(port) in ports for ports in _PORTS):
+        fields = line.split()
+        address, _, port = fields[3].rpartition(":")
+        user = next((field[4:] for field in fields[4:] if field.startswith("uid:")), "0")
+        is_one = port.isdigit() and any(int(port) in ports for ports in _PORTS)
+        if is_one and int(user) in users:
             yield address.strip("[]").partition("%")[0]
 
 
@@ -79,7 +87,7 @@ def encrypts(address: str, policies: str) -> Optional[str]:
 
 def main(peers: List[str]) -> None:
     """Print address -> what encrypts on the way there, of `peers` and of Ceph's connections."""
-    addresses = set(connected(_said("ss", "-Htn", "state", "established")))
+    addresses = set(connected(_said("ss", "-Htne", "state", "established"), ceph_users()))
     for peer in peers:
         try:
             addresses.add(str(socket.getaddrinfo(peer, None)[0][4][0]))
