@@ -157,7 +157,7 @@ def cleanup(
     if plan_only:
         take_down.show_plan(archive, left, say, verbose)
         return
-    _agree(yes, "Forget it, and leave it where it is?" if forget else "Take it down?", left)
+    _agree(yes, "Forget it, and leave it where it is?" if forget else "Remove it?", left)
     directories.clear_dead()
     with locked(archive), command_log.recording() as log:
         log.open(archive)
@@ -165,7 +165,7 @@ def cleanup(
         runs = {deployment.run for deployment in take_down.to_clear(archive, foreign)}
         left = [deployment for deployment in left if deployment.run in runs]
         if forget:
-            take_down.forget(archive, left, say)
+            take_down.forget(archive, left, say, is_gone=foreign)
         else:
             take_down.clear(archive, left, say, insist=True, is_gone=foreign)
 

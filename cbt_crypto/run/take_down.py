@@ -120,12 +120,21 @@ def _show_commands(deployment: Deployment, campaign: Campaign, say: Say) -> None
             say(printable(text))
 
 
-def forget(archive: Path, deployments: Sequence[Deployment], say: Say) -> None:
-    """Give up what is left of them: hosts drop their claims, and no later start touches it."""
+def forget(
+    archive: Path, deployments: Sequence[Deployment], say: Say, is_gone: bool = False
+) -> None:
+    """Give up what is left of them: hosts drop their claims, and no later start touches it.
+
+    Raises UsageError for a run alive, or, without `is_gone`, perhaps alive elsewhere.
+    """
+    for deployment in deployments:
+        _check_dead(archive, deployment, is_gone, "--forget --foreign ")
     for deployment in deployments:
         for sentence in _still_claimed(archive, deployment):
             say(printable(sentence))
         Journal(archive, deployment.run).end()
+        hosts = one_line(", ".join(deployment.hosts))
+        say(f"forgotten, and left as it is: what {_who(deployment)} left on {hosts}")
 
 
 def _still_claimed(archive: Path, deployment: Deployment) -> Iterator[str]:
@@ -167,7 +176,7 @@ def _held(
         raise UsageError(f"{error}\nif its machine is gone: {command}") from error
 
 
-def _check_dead(archive: Path, deployment: Deployment, insist: bool) -> None:
+def _check_dead(archive: Path, deployment: Deployment, insist: bool, options: str = "") -> None:
     dead = locks.is_dead(deployment.by)
     if dead is False:
         raise UsageError(
@@ -177,7 +186,8 @@ def _check_dead(archive: Path, deployment: Deployment, insist: bool) -> None:
     if dead is None and not insist:
         raise UsageError(
             f"{archive}: {locks.describe(deployment.by)} may be running elsewhere, and did not "
-            f"tear everything down; if it is dead: cbt-crypto cleanup {shlex.quote(str(archive))}"
+            "tear everything down; if it is dead: "
+            f"cbt-crypto cleanup {options}{shlex.quote(str(archive))}"
         )
 
 

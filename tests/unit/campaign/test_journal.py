@@ -231,10 +231,36 @@ def test_a_living_campaign_on_the_same_hosts_is_left_alone(
 
 
 def test_what_is_given_up_is_not_touched(host: Any, no_overlays: None) -> None:
-    begun(host.archive, read_campaign(host.write()))
+    dead = {**this_run(host.archive), "pid": 1, "started": 1}
+    Journal(host.archive, "r1").begin(read_campaign(host.write()), dead, embedded())
     left_behind(host)
-    assert cleanup("--forget", "--yes", host.archive).exit_code == 0
-    assert host.tmp_dir.exists() and own_left_over(host.archive) == []
+    done = cleanup("--forget", "--yes", host.archive)
+    assert done.exit_code == 0 and host.tmp_dir.exists() and own_left_over(host.archive) == []
+    who = f"a run that ended early, {dead['user']}@{dead['host']} (process 1, "
+    assert done.output.startswith(f"forgotten, and left as it is: what {who}")
+    assert done.output.endswith(", left on localhost\n") and len(done.output.splitlines()) == 1
+
+
+@pytest.mark.parametrize("way", ["copy", "removed", "elsewhere"])
+def test_a_living_run_is_not_given_up(host: Any, no_overlays: None, way: str) -> None:
+    """In silence, where its archive was copied or removed, as the lock of neither is its own."""
+    alive = {**this_run(host.archive), **({"host": "head1"} if way == "elsewhere" else {})}
+    Journal(host.archive, "r1").begin(read_campaign(host.write()), alive, embedded())
+    archive = host.archive
+    if way == "copy":
+        archive = host.directory / "copy"
+        shutil.copytree(host.archive, archive)
+    elif way == "removed":
+        shutil.rmtree(archive)
+    done = cleanup("--forget", "--yes", archive)
+    assert done.exit_code == 2 and [one.run for one in own_left_over(archive)] == ["r1"]
+    if way == "elsewhere":
+        hint = f"if it is dead: cbt-crypto cleanup --forget --foreign {archive}\n"
+        assert done.output.endswith(hint)
+    else:
+        assert "which is running; wait for it or end it" in done.output
+    gone = cleanup("--forget", "--foreign", "--yes", archive)
+    assert gone.exit_code == (0 if way == "elsewhere" else 2)
 
 
 def test_a_run_of_another_machine_that_holds_its_hosts_is_left_alone(
