@@ -232,7 +232,7 @@ def _tell_changes(archive: Path, campaign: Campaign, console: Console) -> None:
     unchanged, anew = difference
     kept = f"{counted(unchanged, 'cell')} {'is' if unchanged == 1 else 'are'} kept"
     to_run = f"{len(anew)} {'is' if len(anew) == 1 else 'are'} to be run"
-    _say(console, f"the file has changed: {kept}, {to_run}")
+    _say(console, f"the campaign has changed: {kept}, {to_run}")
     for cell in anew:
         _say(console, f"  {cell.label}")
 

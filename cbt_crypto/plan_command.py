@@ -42,6 +42,7 @@ def archive_of(campaign: Campaign, options: RunOptions) -> Path:
     """The archive that was named, or the one that a run without -a goes on with or begins."""
     if options.archive is not None:
         return options.archive
+    campaign = with_conf(campaign, options.conf)
 
     def is_complete(archive: Path) -> bool:
         return {cell.path for cell in cells_of(campaign)} <= finished(archive, campaign)

@@ -25,6 +25,7 @@ from cbt_crypto.lab import access
 from cbt_crypto.lab.shape import Lab, Node, Steps, locked
 from cbt_crypto.plan.file import read_campaign
 from cbt_crypto.plan.layout import site_of
+from cbt_crypto.plan_command import with_conf
 from cbt_crypto.run.locks import locked as archive_locked
 from cbt_crypto.run.resume import check_archive
 
@@ -189,7 +190,7 @@ def alone(lab: Lab) -> contextlib.AbstractContextManager[None]:
 
 
 def _checked(lab: Lab, job: LabCampaign) -> LabCampaign:
-    campaign = read_campaign(job.config)
+    campaign = with_conf(read_campaign(job.config), job.conf)
     names = {node.name for node in lab.nodes}
     unknown = [host for host in site_of(campaign.cluster).hosts if host not in names]
     if unknown:
@@ -199,11 +200,10 @@ def _checked(lab: Lab, job: LabCampaign) -> LabCampaign:
         )
     archive = job.archive.resolve()
     settle(archive)
-    check_archive(archive, campaign)
-    own_conf = campaign.cluster.conf_file
-    conf = job.conf or (Path(own_conf) if own_conf else None)
+    conf = Path(campaign.cluster.conf_file) if campaign.cluster.conf_file else None
     if conf:
         ceph_conf.read(conf)
+    check_archive(archive, campaign)
     if job.checkout and not job.checkout.exists():
         raise UsageError(f"--cbt {job.checkout}: no such directory; name a checkout of CBT")
     return replace(job, archive=archive, conf=conf)

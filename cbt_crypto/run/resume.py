@@ -11,7 +11,7 @@ import re
 import shutil
 import stat
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
@@ -98,14 +98,17 @@ def check_archive(archive: Path, campaign: Campaign) -> None:
             f"{archive}: is not empty and holds no campaign; name a new directory with -a"
         )
     check_own(archive)
-    if plan is None or plan.get("document") == _document(campaign):
+    if plan is None or _shared(archive, plan, campaign):
         return
-    if not _shared(archive, plan, campaign):
+    if plan.get("document") == _document(campaign):
         raise UsageError(
-            f"{archive}: was written for another campaign file "
-            f"({one_line(str(plan.get('title')))}), with which this one has no cell in common; "
-            "name a new directory with -a"
+            f"{archive}: was written with another ceph.conf, so it has no cell in common with this "
+            "run; name that one (-c, conf_file), or a new directory with -a"
         )
+    raise UsageError(
+        f"{archive}: was written for another campaign file ({one_line(str(plan.get('title')))}), "
+        "with which this one has no cell in common; name a new directory with -a"
+    )
 
 
 def check_own(archive: Path) -> None:
@@ -186,9 +189,9 @@ def default_archive(
 def _is_of(archive: Path, campaign: Campaign) -> bool:
     """Whether the archive is of this file, or of one that it was before it was changed midway."""
     plan = read_json(archive / "results" / "plan.json") or {}
-    if plan.get("document") == _document(campaign):
-        return True
-    return _shared(archive, plan, campaign) and not _is_done(archive, plan)
+    is_same, shared = plan.get("document") == _document(campaign), _shared(archive, plan, campaign)
+    # With another ceph.conf none is shared: one that is done is left, one that is not is refused.
+    return (is_same and shared) or ((is_same or shared) and not _is_done(archive, plan))
 
 
 def _is_done(archive: Path, plan: Mapping[str, Any]) -> bool:
@@ -207,23 +210,28 @@ def _is_unused(archive: Path) -> bool:
 
 
 def changes(archive: Path, campaign: Campaign) -> Optional[tuple[int, list[Cell]]]:
-    """Of a changed file: how many cells are kept, and those run anew; None if unchanged."""
-    plan = read_json(archive / "results" / "plan.json")
-    if plan is None or plan.get("document") == _document(campaign):
+    """Of a changed campaign: how many cells are kept, and those run anew; None if unchanged."""
+    plan, cells = read_json(archive / "results" / "plan.json"), cells_of(campaign)
+    is_same = plan is None or plan.get("document") == _document(campaign)
+    if is_same and not any(_strangers(archive, cells)):
         return None
-    cells = cells_of(campaign)
     finished = finished_cells(archive, cells)
     return len(finished), [cell for cell in cells if cell.path not in finished]
 
 
 def set_aside_strangers(archive: Path, cells: Sequence[Cell]) -> None:
     """Move away what was measured by another definition, or is in the file no more."""
+    for directory in list(_strangers(archive, cells)):
+        set_aside(archive, directory)
+
+
+def _strangers(archive: Path, cells: Sequence[Cell]) -> Iterator[Path]:
     defined = {cell.path: cell.definition for cell in cells}
     for directory in archive.glob("results/[0-9]*/id-*"):
         path = directory.relative_to(archive).as_posix()
         state = read_json(directory / "cell.json")
         if state and state.get("definition") != defined.get(path):
-            set_aside(archive, directory)
+            yield directory
 
 
 def set_aside(archive: Path, directory: Path) -> None:

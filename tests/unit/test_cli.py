@@ -16,11 +16,13 @@ import pytest
 from click.testing import CliRunner
 
 from cbt_crypto.cli import SECTIONS, cbt_crypto
+from cbt_crypto.errors import UsageError
 from cbt_crypto.main import cbt
 from cbt_crypto.plan.file import read_campaign
 from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.steps import plan
-from cbt_crypto.run.resume import default_archive, write_plan
+from cbt_crypto.plan_command import with_conf
+from cbt_crypto.run.resume import check_archive, default_archive, write_plan
 
 pytestmark = pytest.mark.unit
 
@@ -143,6 +145,27 @@ def test_a_file_that_was_changed_continues_where_cells_are_missing(campaign_file
         (mine / cell["path"]).mkdir(parents=True)
         (mine / cell["path"] / "cell.json").write_text('{"state": "finished"}')
     assert archive_of(campaign_file) != mine, "all that it planned is measured"
+
+
+def test_an_archive_of_another_ceph_conf_is_done_or_refused(campaign_file: Path) -> None:
+    """A run with another -c went on in the one that was done, and replaced it."""
+    mine = begun(campaign_file, f"{campaign_file.stem}-mine")
+    conf = Path("other.conf")
+    conf.write_text("[osd]\nosd_max_backfills = 9\n")
+    words = ["plan", "--cbt", "embedded", str(campaign_file)]
+
+    def chosen(*options: str) -> str:
+        output = CliRunner().invoke(cbt_crypto, [*words, *options]).output
+        return output.partition("\n")[0].removeprefix("archive: ")
+
+    campaign = with_conf(read_campaign(campaign_file), conf)
+    with pytest.raises(UsageError, match="was written with another ceph"):
+        check_archive(mine, campaign)
+    assert chosen() == chosen("-c", str(conf)) == str(mine), "which is then refused"
+    for cell in json.loads((mine / "results" / "plan.json").read_text())["cells"]:
+        (mine / cell["path"]).mkdir(parents=True)
+        (mine / cell["path"] / "cell.json").write_text('{"state": "finished"}')
+    assert chosen("-c", str(conf)) != str(mine)
 
 
 def test_plan_says_which_archive_and_prints_json(campaign_file: Path) -> None:

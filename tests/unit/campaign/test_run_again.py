@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 
@@ -37,7 +37,7 @@ def test_a_changed_file_keeps_the_cells_that_did_not_change(host: Any, no_overla
     before = starts(host)
     result = host.cbt(host.write(benchmarks=THREE))
     assert result.exit_code == 0
-    assert "the file has changed: 2 cells are kept, 1 is to be run" in result.output
+    assert "the campaign has changed: 2 cells are kept, 1 is to be run" in result.output
     assert "  rbd_single_client / Default / randread 8K iodepth 128\n" in result.output
     after = starts(host)
     assert {size: after[size] for size in before} == before
@@ -66,6 +66,37 @@ def test_another_definition_of_the_same_cell_does_not_destroy_the_old(
     )
     assert result.exit_code == 2
     assert "has no cell in common" in result.output
+
+
+@pytest.mark.parametrize("other", [None, "b.conf", "a.conf"])
+def test_another_ceph_conf_replaces_nothing(
+    host: Any, no_overlays: None, other: Optional[str]
+) -> None:
+    """With -c forgotten, with another, or after an edit, all cells were set aside in silence."""
+    path, named = host.write(benchmarks=TWO), host.directory / "a.conf"
+    named.write_text("[osd]\nosd_max_backfills = 1\n")
+    assert host.cbt(path, "-c", named).exit_code == 0
+    before = starts(host)
+    words = []
+    if other:
+        (host.directory / other).write_text("[osd]\nosd_max_backfills = 9\n")
+        words = ["-c", host.directory / other]
+    result = host.cbt(path, *words)
+    assert result.exit_code == 2 and "was written with another ceph.conf, so" in result.output
+    assert (starts(host), superseded(host)) == (before, [])
+    named.write_text("[osd]\nosd_max_backfills = 1\n")
+    assert "every cell is in the archive already" in host.cbt(path, "-c", named).output
+
+
+def test_what_is_set_aside_is_said(host: Any, no_overlays: None) -> None:
+    """As of a version that defines some of the cells in another way: the file is the same."""
+    path = host.write(benchmarks=TWO)
+    host.cbt(path)
+    cell = min(host.archive.glob("results/0*/id-*/cell.json"))
+    cell.write_text(json.dumps({**json.loads(cell.read_text()), "definition": "another"}))
+    result = host.cbt(path)
+    assert "the campaign has changed: 1 cell is kept, 1 is to be run\n  rbd_" in result.output
+    assert len(superseded(host)) == 1
 
 
 def test_a_cell_is_repeated_and_the_old_one_kept(host: Any, no_overlays: None) -> None:
