@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 TOX := $(VENV)/tox/bin/tox
 # Release of the quickstart's nodes: reef or tentacle.
 CEPH ?= reef
+# Cells of one release are not taken for another's.
+ARCHIVE ?= archive$(patsubst %,-%,$(filter-out reef,$(CEPH)))
 # Of each target of `make fuzz`.
 FUZZ_SECONDS ?= 60
 
@@ -31,7 +33,7 @@ help: ## Show the targets
 
 quickstart: packages venv ## The article's story on real Ceph with real LUKS, in a lab (CEPH=tentacle: on 20.2)
 	$(BIN)/cbt-crypto lab up --ceph $(CEPH) --nodes 1 --disks 2 --disk-size 4G --memory 4G --name quickstart
-	status=0; $(BIN)/cbt-crypto lab run configs/quickstart.yaml -a archive --name quickstart || status=$$?; \
+	status=0; $(BIN)/cbt-crypto lab run configs/quickstart.yaml -a $(ARCHIVE) --name quickstart || status=$$?; \
 	$(BIN)/cbt-crypto lab down --name quickstart; exit $$status
 
 test: test-packages $(TOX) ## Run the whole test suite

@@ -37,6 +37,7 @@ from cbt_crypto.plan_command import archive_of, finished, tell_engine, with_conf
 from cbt_crypto.run import devices
 from cbt_crypto.run.campaign import Holding, Outcome, run_campaign
 from cbt_crypto.run.detached import detach
+from cbt_crypto.run.environment import ceph_of
 from cbt_crypto.run.interrupt import Abandoned, interrupts
 from cbt_crypto.run.journal import devices_before, own_left_over
 from cbt_crypto.run.locks import hosts_held, locked, own_id, this_run
@@ -159,7 +160,7 @@ def _run(
     _tell_changes(archive, campaign, console)
     clear_archive(archive, console, log)
     if not todo.to_measure:
-        console.print("every cell is in the archive already")
+        console.print(f"every cell is in the archive already{_measured_with(todo, archive)}")
         return Outcome()
     if options.like is not None:
         prediction = predict(todo, Earlier(options.like))
@@ -172,6 +173,14 @@ def _run(
     if not options.no_report:
         import_in_background()
     return _measure(todo, archive, options.config_file, engine, console, log)
+
+
+def _measured_with(todo: Plan, archive: Path) -> str:
+    """Which Ceph the campaign deployed, as another may be installed by now."""
+    is_ours = not todo.campaign.cluster.use_existing
+    has_cluster = any(cell.scenario.needs_cluster for cell in todo.cells)
+    ceph = ceph_of(archive) if is_ours and has_cluster else ""
+    return f", measured with Ceph {ceph}; for another, name a new one with -a" if ceph else ""
 
 
 def _rename_short(archive: Path, cells: Sequence[Cell]) -> None:

@@ -295,7 +295,12 @@ class RecordedHost(_Document):
 
 
 #: What of a host may be upgraded between two starts of a campaign: keys of environment.json.
-UPGRADED = ("ceph", "kernel", "openssl", "fio", "cryptsetup")
+UPGRADED = ("ceph", "kernel", "openssl", "fio", "cryptsetup", "cbt-crypto")
+#: What else of it may be changed, and how reports call that.
+CHANGED = {"cpu_model": "CPU", "threads": "threads", "memory_bytes": "memory", "smt": "SMT",
+           "governor": "governor", "tuned": "TuneD profile", "cstates": "C-states",
+           "mitigations": "mitigations", "command_line": "kernel command line",
+           "networks": "network cards"}  # fmt: skip
 
 
 class Environment(_Document):

@@ -6,6 +6,7 @@ import ipaddress
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from cbt_crypto.archive.files import one_line, printable
 from cbt_crypto.report.model import Report
@@ -52,12 +53,16 @@ def safe(report: Report) -> Report:
 def anonymized(report: Report) -> Report:
     """Rename a report's hosts to `host1`, ...; addresses, users, cards, names in domains too."""
     # A kernel's command line names disks, addresses and whatever else a boot needs.
-    hosts = {
-        host: {key: value for key, value in mapping(about).items() if key != "command_line"}
-        for host, about in mapping(report.environment.get("hosts")).items()
-    }
+    hosts = _without(mapping(report.environment.get("hosts")), "command_line")
     hidden = replace(report, environment={**report.environment, "hosts": hosts})
     return map_text(hidden, Hider(hosts_of(report)))
+
+
+def _without(value: Any, left_out: str) -> Any:
+    """The value without what any mapping in it has at this key."""
+    if isinstance(value, Mapping):
+        return {key: _without(of, left_out) for key, of in value.items() if key != left_out}
+    return [_without(each, left_out) for each in value] if isinstance(value, list) else value
 
 
 def hosts_of(report: Report) -> list[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Optional
 
-from cbt_crypto.archive.documents import UPGRADED
+from cbt_crypto.archive.documents import CHANGED, UPGRADED
 from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.figures.doubts import is_control
 from cbt_crypto.report.figures.factors import APART
@@ -300,7 +300,7 @@ def versions(environment: Mapping[str, Any]) -> Iterator[str]:
 
 
 #: The others' versions say whose they are.
-_NAMES = {"ceph": "Ceph", "kernel": "kernel"}
+_NAMES = {"ceph": "Ceph", "kernel": "kernel", "cbt-crypto": "cbt-crypto"}
 
 
 def _versions_of(about: Mapping[str, Any], key: str) -> tuple[str, ...]:
@@ -320,11 +320,13 @@ def _upgraded(hosts: Sequence[Any]) -> Iterator[str]:
         for key in UPGRADED
         if (mixed := [v for v in (_versions_of(mapping(h), key) for h in hosts) if len(v) > 1])
     ]
+    rest = "cells of before and after are compared. Measure the older ones again with --again."
     if said:
-        yield (
-            f"Measured with {'; '.join(said)}: the campaign went on after an upgrade, and cells "
-            "of before and after are compared. Measure the older ones again with --again."
-        )
+        yield f"Measured with {'; '.join(said)}: the campaign went on after an upgrade, and {rest}"
+    before = [mapping(about).get("before") for about in hosts]
+    then = list(map(mapping, chain(*(b for b in before if isinstance(b, (list, tuple))))))
+    if changed := [name for key, name in CHANGED.items() if any(key in one for one in then)]:
+        yield f"The hosts were changed ({', '.join(changed)}) before the campaign went on; {rest}"
 
 
 def _limits(report: Report) -> Iterator[str]:

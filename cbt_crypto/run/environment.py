@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 import time
@@ -11,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional
 
-from cbt_crypto.archive.documents import UPGRADED
+from cbt_crypto import __version__
+from cbt_crypto.archive.documents import CHANGED, UPGRADED
 from cbt_crypto.archive.files import read_json, write_json
 from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.cluster_overlays.stack import Stack
@@ -140,14 +142,19 @@ class EnvironmentFile:
         self._overlays: list[Overlay] = []
         self._confs: dict[str, str] = {}
         self._is_new = True
+        self._changes: list[str] = []
 
     def describe(self, stacks: Iterable[Stack]) -> None:
         """One overlay of each kind that the stacks name is asked: what it says is about hosts."""
         named = (overlay for stack in stacks for overlay in stack.named)
         self._overlays = list({overlay.name: overlay for overlay in named}.values())
 
-    def note(self, configuration: str, target: Target) -> None:
-        """Note the ceph.conf that is in force now; and once, as they may be others, the hosts."""
+    def note(self, configuration: str, target: Target) -> list[str]:
+        """Note the ceph.conf that is in force now; and once, as they may be others, the hosts.
+
+        Returns what of them is otherwise than when earlier cells were measured, a host each.
+        """
+        self._changes = []
         name = ", ".join(filter(None, (configuration, words(target.variant))))
         self._confs[name] = options_without(target.conf_text)
         noted = read_json(self._path) or {}
@@ -161,24 +168,50 @@ class EnvironmentFile:
         noted.pop("format", None)
         noted["ceph_conf"] = {**noted.get("ceph_conf", {}), **self._confs}
         write_json(self._path, noted)
+        return self._changes
 
     def _after(self, noted: Mapping[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-        """What was found, with the versions that cells were measured with before, until when."""
+        """What was found, and beside it what was otherwise when earlier cells were measured."""
         known = noted.get("hosts", {})
         measured = any(self._path.parent.glob("[0-9]*/id-*/cell.json"))
+        tunes = any(overlay.name == "tuned" for overlay in self._overlays)
+        ours = ("governor", "tuned", "cstates") if tunes else ()
         for host in known.keys() & found["hosts"].keys():
             before = known[host].get("before", [])
-            then, now = map(_versions, (known[host], found["hosts"][host]))
-            if measured and any(then[key] != now[key] for key in then.keys() & now.keys()):
-                before = [*before, {**then, "until": time.time()}]
+            then, now = map(_facts, (known[host], found["hosts"][host]))
+            other = [key for key in then if key not in ours and _differ(then[key], now.get(key))]
+            if measured and other:
+                kept = {key: then[key] for key in then if key in other or key in UPGRADED}
+                before = [*before, {**kept, "until": time.time()}]
+                names = ", ".join(CHANGED.get(key, key) for key in other)
+                self._changes.append(f"{host}: {names}")
             found["hosts"][host].update({"before": before} if before else {})
         kept = {key: noted[key] for key in ("started", "ceph_conf") if key in noted}
         return {**found, **kept, "hosts": {**known, **found["hosts"]}}
 
 
-def _versions(about: Mapping[str, Any]) -> dict[str, str]:
-    said = {**about, **about.get("versions", {})}
-    return {key: said[key] for key in UPGRADED if said.get(key)}
+def _facts(about: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a host may be otherwise at the next start."""
+    cards = about.get("networks", {}).items()
+    speeds = {name: card.get("speed_mbit_per_s") for name, card in cards}
+    # The name of the image has the kernel's version.
+    line = re.sub(r"\b(BOOT_IMAGE|initrd)=\S*", "", about.get("command_line") or "").strip()
+    said = {**about, **about.get("versions", {}), "networks": speeds, "command_line": line}
+    return {key: said[key] for key in (*UPGRADED, *CHANGED) if said.get(key)}
+
+
+def _differ(then: Any, now: Any) -> bool:
+    """Whether two facts do; numbers by more than 5 %, as kernels keep some memory themselves."""
+    if now is None:
+        return False
+    return bool(abs(then - now) > then / 20 if isinstance(then, int) else then != now)
+
+
+def ceph_of(archive: Path) -> str:
+    """The Ceph that the archive's cells were measured with last, as `18.2.7`; empty if unknown."""
+    hosts = (read_json(archive / "results" / "environment.json") or {}).get("hosts")
+    match = re.search(r"ceph version ([\w.]+)", json.dumps(hosts))
+    return match[1] if match else ""
 
 
 def collect(
@@ -192,6 +225,8 @@ def collect(
     scripts = {host: f"{SCRIPT}{device_script(of_host)}\n" for host, of_host in devices.items()}
     outputs = remote.run(scripts, "describe the host", 600)
     hosts = {host: host_facts(site, host, text) for host, text in outputs.items()}
+    for about in hosts.values():
+        about["versions"]["cbt-crypto"] = __version__
     for overlay in overlays:
         what = f"describe the host for {overlay.name}"
         for host, text in remote.run(overlay.describe(site), what, 600).items():

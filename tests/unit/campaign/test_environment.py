@@ -13,6 +13,9 @@ from typing import Any
 import pytest
 from fake_hosts import FakeHosts
 
+from cbt_crypto.archive.documents import CHANGED
+from cbt_crypto.cluster_overlays.stack import Stack
+from cbt_crypto.cluster_overlays.tuned import Tuned
 from cbt_crypto.engine.choice import embedded
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.hosts.remote import Remote
@@ -22,6 +25,7 @@ from cbt_crypto.run.environment import (
     SCRIPT,
     EnvironmentFile,
     authentication,
+    ceph_of,
     collect,
     git_commit,
     host_facts,
@@ -180,6 +184,99 @@ def test_an_upgrade_between_two_starts_is_noted(tmp_path: Path, is_measured: boo
     said["fio"] = "fio-3.39"
     again = start()["hosts"]["localhost"].get("before", [])
     assert len(again) == 2 * is_measured and again[:1] == facts.get("before", [])
+
+
+HOST = """\
+lscpu.Model name\tEPYC 7742
+lscpu.CPU(s)\t128
+smt\ton
+governor\tpowersave
+tuned\tbalanced
+cstates\tPOLL C1
+command_line\tBOOT_IMAGE=/vmlinuz-6.1 root=UUID=4a6 ro
+memory_kb\t131000000
+mitigation.spectre_v2\tMitigation: Retpolines
+network.eth0.speed\t25000
+network.eth0.mtu\t1500
+"""
+#: Pieces of it -> what they are after the change, and what is to be said of it.
+CHANGES = {
+    "EPYC 7742": ("EPYC 9654", "CPU"),
+    "CPU(s)\t128": ("CPU(s)\t64", "threads"),
+    "smt\ton": ("smt\toff", "SMT"),
+    "powersave": ("performance", "governor"),
+    "tuned\tbalanced": ("tuned\tnetwork-latency", "TuneD profile"),
+    "POLL C1": ("POLL", "C-states"),
+    " ro": (" ro mitigations=off", "kernel command line"),
+    "\t131000000": ("\t65000000", "memory"),
+    "Mitigation: Retpolines": ("Vulnerable", "mitigations"),
+    "25000": ("100000", "network cards"),
+    "vmlinuz-6.1": ("vmlinuz-6.12", None),
+    "131000000": ("130990000", None),
+    "mtu\t1500": ("mtu\t9000", None),
+}
+
+
+@pytest.mark.parametrize("tunes", [True, False], ids=["with tuned", "without"])
+@pytest.mark.parametrize("piece", CHANGES)
+def test_what_was_changed_between_two_starts_is_noted(
+    tmp_path: Path, piece: str, tunes: bool
+) -> None:
+    """A report gave the new hardware and settings for cells of the old ones, too, and no caveat."""
+    said = HOST
+    campaign: Any = SimpleNamespace(cluster=ClusterSection(head="a", clients=["a"]))
+    site = Site("/t", "/c", "localhost", (), ())
+    target: Any = SimpleNamespace(conf_text="", site=site, variant=())
+    cell = tmp_path / "results" / "00000000" / "id-0123456789abcdef" / "cell.json"
+    cell.parent.mkdir(parents=True)
+    cell.write_text("{}")
+
+    def start() -> list[str]:
+        remote = FakeHosts(lambda host, command: said).remote()
+        file = EnvironmentFile(tmp_path, remote, embedded(), campaign)
+        file.describe([Stack([Tuned(profile="network-latency", roles=("mons",))])] * tunes)
+        return file.note("A", target)
+
+    assert start() == start() == []
+    now, name = CHANGES[piece]
+    said = said.replace(piece, now)
+    if tunes and name in ("governor", "TuneD profile", "C-states"):
+        name = None  # as the campaign itself changes it
+    assert start() == ([f"localhost: {name}"] if name else [])
+    hosts = json.loads((tmp_path / "results/environment.json").read_text())["hosts"]
+    before = hosts["localhost"].get("before", [])
+    assert [CHANGED[key] for entry in before for key in entry if key in CHANGED] == [name][
+        : bool(name)
+    ]
+    assert start() == [], "once"
+
+
+def test_another_version_of_this_program_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def versions(version: str) -> dict[str, Any]:
+        monkeypatch.setattr("cbt_crypto.run.environment.__version__", version)
+        remote = FakeHosts(lambda host, command: "kernel\t6.1\n").remote()
+        hosts = collect(remote, Site("/t", "/c", "localhost", (), ()), embedded(), ())["hosts"]
+        found: dict[str, Any] = hosts["localhost"]["versions"]
+        return found
+
+    assert (versions("0.1.0"), versions("9.9")) == ({"cbt-crypto": "0.1.0"}, {"cbt-crypto": "9.9"})
+
+
+@pytest.mark.parametrize(
+    ("hosts", "version"),
+    [
+        ({"a": {"versions": {"ceph": "ceph version 18.2.7 (0a) reef"}}}, "18.2.7"),
+        ({"a": {}}, ""),
+        (["ceph"], ""),
+        (None, ""),
+    ],
+)
+def test_the_ceph_that_was_measured(tmp_path: Path, hosts: object, version: str) -> None:
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "environment.json").write_text(json.dumps({"hosts": hosts}))
+    assert ceph_of(tmp_path) == version and ceph_of(tmp_path / "none") == ""
 
 
 def test_a_directory_that_is_no_checkout(tmp_path: Path) -> None:

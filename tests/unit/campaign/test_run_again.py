@@ -88,6 +88,25 @@ def test_another_ceph_conf_replaces_nothing(
     assert "every cell is in the archive already" in host.cbt(path, "-c", named).output
 
 
+def test_an_archive_that_is_whole_says_which_ceph_it_has(host: Any, no_overlays: None) -> None:
+    """After an upgrade, it printed the table of the earlier release as if it were of the new."""
+    path, environment = host.write(benchmarks=TWO), host.archive / "results" / "environment.json"
+    host.cbt(path)
+    version = "ceph version 18.2.7 (0a) reef (stable)"
+    environment.write_text(json.dumps({"hosts": {"localhost": {"versions": {"ceph": version}}}}))
+    assert "measured with Ceph 18.2.7; for another, name a new one with -a" in host.cbt(path).output
+
+
+def test_what_was_upgraded_is_said_when_it_is_seen(host: Any, no_overlays: None) -> None:
+    path, environment = host.write(benchmarks=TWO), host.archive / "results" / "environment.json"
+    host.cbt(path, "--only", "4K")
+    noted = json.loads(environment.read_text())
+    noted["hosts"]["localhost"]["kernel"] = "2.6"
+    environment.write_text(json.dumps(noted))
+    said = "changed since earlier cells were measured: localhost: kernel\n"
+    assert said in host.cbt(path).output
+
+
 def test_what_is_set_aside_is_said(host: Any, no_overlays: None) -> None:
     """As of a version that defines some of the cells in another way: the file is the same."""
     path = host.write(benchmarks=TWO)

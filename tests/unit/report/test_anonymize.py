@@ -108,6 +108,7 @@ def test_a_whole_report(small: Path) -> None:
     known = json.loads(environment.read_text())
     known["ceph_conf"] = {"A": "[mon.a]\nhost = CLIENT0.Lab.Example\nmac = 52:54:00:12:34:56\n"}
     for about in known["hosts"].values():
+        about.update(before=[{"command_line": "ro custom=hunter2"}], smt="on")
         about.update(command_line="ro custom=hunter2", networks={"enx001122334455": {"mtu": 9000}})
     environment.write_text(json.dumps(known))
     changed = json.loads(plan.read_text())

@@ -327,6 +327,28 @@ def test_cells_of_before_and_after_an_upgrade(small):
         assert list(versions(environment)) == ["Ceph 19.2.0", "kernel 6.1.0"]
 
 
+def test_cells_of_before_and_after_a_change_of_hosts(small):
+    """SMT off, another CPU, another version of this program: rounds of both were one row."""
+    then = {"smt": "on", "networks": {"eth0": 1}, "cbt-crypto": "0.1.0", "until": 1.7e9}
+    now = {"smt": "off", "versions": {"cbt-crypto": "0.2.0"}, "before": [then]}
+    _edit(
+        small / "results/environment.json", lambda e: [h.update(now) for h in e["hosts"].values()]
+    )
+    program, hosts = build(small).limits[:2]
+    assert program.startswith("Measured with cbt-crypto 0.1.0 and 0.2.0: the campaign went on")
+    assert hosts == (
+        "The hosts were changed (SMT, network cards) before the campaign went on; cells of before "
+        "and after are compared. Measure the older ones again with --again."
+    )
+    for odd in (7, [7], {"smt": 1}):
+        now["before"] = odd
+        _edit(
+            small / "results/environment.json",
+            lambda e: [h.update(now) for h in e["hosts"].values()],
+        )
+        assert not any("were changed" in limit for limit in build(small).limits)
+
+
 def test_an_anonymous_report_names_no_host_and_no_address(small, tmp_path):
     _edit(
         small / "results/environment.json",
