@@ -29,7 +29,7 @@ from cbt_crypto.hosts.command_log import CommandLog
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign, read_campaign
-from cbt_crypto.plan.layout import drives_of, site_of
+from cbt_crypto.plan.layout import whole_site
 from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.predict import Earlier, Forecast, in_words, noted, predict
 from cbt_crypto.plan.steps import Plan, plan
@@ -216,8 +216,7 @@ def _measure(
     progress = CampaignProgress(console, len(todo.to_measure), todo.seconds, forecast, archive)
     cluster, run = todo.campaign.cluster, own_id()
     remote = Remote(engine.common, cluster.tmp_dir, cluster.user)
-    site = replace(site_of(cluster), drives=drives_of(cluster))
-    held = hosts_held(remote, site, run, this_run(archive))
+    held = hosts_held(remote, whole_site(todo.campaign), run, this_run(archive))
     with interrupts(progress.note) as handled, marked_processes.named(run):
         try:
             with held as hold, locked(archive):

@@ -26,17 +26,18 @@ way_back() {
     echo "$before"
 }
 
-# $1 is the profile, $2 the file that keeps the way back.
+# $1 is the profile, $2 the file whose first line is the way back; profiles of ours follow.
 activate() {
     if [ ! -e "$2" ]; then
         way_back > "$2.new"
         mv "$2.new" "$2"
     fi
+    echo "$1" >> "$2"
     $SUDO tuned-adm profile $1
 }
 
 # $1 is that file.
-show_way_back() { if [ -e "$1" ]; then cat "$1"; else way_back; fi; }
+show_way_back() { if [ -e "$1" ]; then head -n 1 "$1"; else way_back; fi; }
 
 # $1 is the profile, $2 that file, $3 what was in it, or nothing. A profile that is not in force
 # any more is somebody else's choice since.
@@ -49,12 +50,15 @@ keep_way_back() {
     fi
 }
 
-# $1 is that file.
+# $1 is that file. A profile that is none of ours is somebody else's choice since, and stays; where
+# none is told, the daemon may be down, and would come back with ours.
 restore() {
-    if [ -e "$1" ]; then
-        $SUDO tuned-adm $(cat "$1")
-        rm -f "$1"
+    [ -e "$1" ] || return 0
+    now=$(active_now) ours=$(sed 1d "$1")
+    if [ -z "$now" ] || [ -z "$ours" ] || echo "$ours" | grep -qxF -e "$now"; then
+        $SUDO tuned-adm $(head -n 1 "$1")
     fi
+    rm -f "$1"
 }
 
 # tuned-adm says only that something differs; what does is in the daemon's log.

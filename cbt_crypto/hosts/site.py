@@ -127,6 +127,8 @@ class Site:
     slices: int = 0
     idle: tuple[Osd, ...] = field(default=())
     unlike: tuple[str, ...] = field(default=())
+    #: (host, overlay): where it changes what a host has but once, whatever `tmp_dir` is.
+    changed: tuple[tuple[str, str], ...] = field(default=())
     #: How clients of the configuration encrypt their volumes; None where they do not.
     volume_encryption: Optional[VolumeEncryption] = None
     #: The file system in their volumes, where they work on files.

@@ -71,6 +71,14 @@ def drives_of(cluster: ClusterSection) -> tuple[Drive, ...]:
     return tuple(drives)
 
 
+def whole_site(campaign: Campaign) -> Site:
+    """All places of a campaign: its cluster's, its drives, and what overlays change of hosts."""
+    site = replace(site_of(campaign.cluster), drives=drives_of(campaign.cluster))
+    overlays = (overlay for named in campaign.configurations.values() for overlay in named)
+    changed = ((host, overlay.name) for overlay in overlays for host in overlay.way_back(site))
+    return replace(site, changed=tuple(dict.fromkeys(changed)))
+
+
 def _short(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 

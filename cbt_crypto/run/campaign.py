@@ -9,7 +9,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Optional
@@ -24,7 +24,7 @@ from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.remote import NONSENSE, Remote, misread
 from cbt_crypto.hosts.site import HostScripts, Site
 from cbt_crypto.plan.cells import Cell, share
-from cbt_crypto.plan.layout import drives_of, site_of
+from cbt_crypto.plan.layout import whole_site
 from cbt_crypto.plan.order import Pacing, block_state
 from cbt_crypto.plan.side_by_side import engine_keys
 from cbt_crypto.plan.steps import Measure, Pending, Plan, Step
@@ -246,8 +246,7 @@ class CampaignRun:
         )
 
     def _everywhere(self) -> Site:
-        cluster = self.campaign.cluster
-        return replace(site_of(cluster), drives=drives_of(cluster))
+        return whole_site(self.campaign)
 
     def _take(self, step: Step) -> None:
         """Only what a measured cell needs is deployed: a cell may be known well enough by now."""

@@ -25,10 +25,12 @@ _NETWORK = 0x40000000
 
 
 def addresses(resource: List[str]) -> List[str]:
-    """The sockets' names for a directory, or for the disks (not partitions) a device is on."""
+    """The sockets' names for a directory, the disks (not partitions) a device is on, or others."""
     kind, path = resource
     real = os.path.realpath(path)
-    names = disks(real) if kind == "device" else [real, in_file_system(real)]
+    names = [path] if kind == "overlay" else [real, in_file_system(real)]
+    if kind == "device":
+        names = disks(real)
     texts = [(kind + " " + name).encode("utf-8", "surrogateescape") for name in names]
     return ["\0cbt-crypto-" + hashlib.sha256(text).hexdigest() for text in texts]
 

@@ -15,7 +15,7 @@ import re
 import stat
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Optional
@@ -33,7 +33,7 @@ from cbt_crypto.hosts.shell import joined
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.hosts.trust_on_host import distrust
 from cbt_crypto.plan.file import Campaign, validate_campaign
-from cbt_crypto.plan.layout import drives_of, site_of
+from cbt_crypto.plan.layout import whole_site
 
 _NAME = re.compile(r"[0-9a-zA-Z]{1,64}")
 
@@ -214,7 +214,7 @@ def path_of(archive: Path) -> Path:
 
 def places_of(campaign: Campaign) -> dict[str, dict[str, Any]]:
     """Host -> what a run may leave there: its directory, devices, and the overlays at work."""
-    site = replace(site_of(campaign.cluster), drives=drives_of(campaign.cluster))
+    site = whole_site(campaign)
     overlays = sorted({o.name for named in campaign.configurations.values() for o in named})
     left_by_host: dict[str, dict[str, Any]] = {}
     for host in site.hosts:

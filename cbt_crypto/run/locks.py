@@ -236,6 +236,7 @@ def resources_of(site: Site) -> dict[str, list[Resource]]:
     for host in site.hosts:
         result[host] = [("tmp_dir", site.tmp_dir)]
         result[host] += [("device", device) for device in site.devices_of(host)]
+        result[host] += [("overlay", overlay) for there, overlay in site.changed if there == host]
     return result
 
 

@@ -21,9 +21,9 @@ from cbt_crypto.errors import HostError, RunError, UsageError
 from cbt_crypto.hosts import marked_processes
 from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.hosts.site import HostScripts, Site
+from cbt_crypto.hosts.site import HostScripts
 from cbt_crypto.plan.file import Campaign
-from cbt_crypto.plan.layout import drives_of, site_of
+from cbt_crypto.plan.layout import whole_site
 from cbt_crypto.plan.side_by_side import engine_keys
 from cbt_crypto.run import devices, journal, locks
 from cbt_crypto.run.journal import Deployment, Journal, left_over, own_left_over, places_of
@@ -158,7 +158,7 @@ def _held(
     campaign: Campaign, archive: Path, deployment: Deployment, is_gone: bool
 ) -> Iterator[None]:
     """Nobody else works on the hosts meanwhile; what the dead run held there is taken over."""
-    remote, site = _remote(campaign), _site(campaign)
+    remote, site = _remote(campaign), whole_site(campaign)
     # One of another machine that holds its hosts is believed to live, unless the user knows better.
     dead = deployment.own_run if is_gone or locks.is_dead(deployment.by) else ""
     try:
@@ -196,7 +196,7 @@ def _clear_one(deployment: Deployment, campaign: Campaign, say: Say) -> None:
         _restore(deployment, campaign, say)
         cluster, remote = cluster_of(campaign), _remote(campaign)
         target_of(campaign.cluster).clear(cluster, remote, campaign, deployment.own_run)
-        free_hosts(remote, _site(campaign), deployment.run)
+        free_hosts(remote, whole_site(campaign), deployment.run)
     except HostError as error:
         raise _again(error) from error
 
@@ -206,7 +206,7 @@ def _restore(deployment: Deployment, campaign: Campaign, say: Say) -> None:
     remote = _remote(campaign)
     scripts = devices.restoring(campaign.cluster.tmp_dir, deployment.devices)
     remote.run(scripts, "look for notes on devices", 60)
-    for sentence in journal.put_back(remote, _site(campaign), campaign, deployment.ways_back):
+    for sentence in journal.put_back(remote, whole_site(campaign), campaign, deployment.ways_back):
         say(sentence)
 
 
@@ -214,7 +214,7 @@ def _gone(campaign: Campaign) -> Iterator[str]:
     """Hosts without the run's directory; it still exists if its file system is unmounted."""
     tmp_dir = campaign.cluster.tmp_dir
     look = f"$SUDO sh -c '[ -e \"$0\" ] || echo gone' {shlex.quote(tmp_dir)}"
-    looks = dict.fromkeys(_site(campaign).hosts, look)
+    looks = dict.fromkeys(whole_site(campaign).hosts, look)
     for host, answer in _remote(campaign).attempt(looks, 60, "look for tmp_dir").items():
         if answer.stdout.strip() == "gone":
             yield printable(f"{host}: {tmp_dir} is gone; if its file system is not mounted, mount "
@@ -259,10 +259,6 @@ def cluster_of(campaign: Campaign) -> Any:
 
 def _remote(campaign: Campaign) -> Remote:
     return Remote(embedded().common, campaign.cluster.tmp_dir, campaign.cluster.user)
-
-
-def _site(campaign: Campaign) -> Site:
-    return replace(site_of(campaign.cluster), drives=drives_of(campaign.cluster))
 
 
 def _again(error: HostError) -> RunError:

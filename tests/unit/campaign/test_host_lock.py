@@ -18,10 +18,14 @@ from typing import Any
 import pytest
 from fake_hosts import FakeHosts
 
+from cbt_crypto.cluster_overlays import OVERLAYS
+from cbt_crypto.cluster_overlays.tuned import Tuned
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.errors import HostError, UsageError
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import Drive, Osd, Site
+from cbt_crypto.plan.file import read_campaign
+from cbt_crypto.plan.layout import whole_site
 from cbt_crypto.run import hold_on_host, locks
 from cbt_crypto.run.interrupt import Abandoned
 from cbt_crypto.run.locks import free_hosts, hosts_held, resources_of
@@ -109,6 +113,21 @@ def test_a_drive_without_ceph_is_held_too(tmp_path: Path) -> None:
     drive = Drive("d", "localhost", ("/dev/x", "/dev/y"), f"{tmp_path}/drives/d")
     held = resources_of(replace(site(tmp_path), drives=(drive,)))
     assert held["localhost"][1:] == [("device", "/dev/x"), ("device", "/dev/y")]
+
+
+def test_a_host_has_one_campaign_s_tuned_profile(host: Any, no_overlays: None) -> None:
+    """Two with tmp_dirs of their own: the second took the first's profile for the host's own."""
+    OVERLAYS["tuned"] = Tuned
+    host.programs("tuned-adm", 'echo "Current active profile: balanced"')
+    tuned = {"configurations": {"A": {}, "B": {"tuned": {"profile": "his"}}}}
+    his = read_campaign(host.write(cluster={**tuned, "tmp_dir": str(host.directory / "his")}))
+    place = whole_site(his)
+    assert resources_of(place)["localhost"][1:] == [("overlay", "tuned")]
+    with hosts_held(remote(place), place, "first", me(host.directory / "a")):
+        refused = host.cbt(host.write(cluster=tuned))
+        assert refused.exit_code == 2
+        assert "localhost: overlay tuned is in use by " in refused.output
+        assert host.cbt(host.write()).exit_code == 0, "without it they go on beside each other"
 
 
 def test_a_dead_run_s_hosts_are_taken_over(tmp_path: Path, ended_process: int) -> None:

@@ -169,6 +169,32 @@ def test_the_profile_of_before_comes_back_once(
     ]
 
 
+def test_a_profile_that_somebody_chose_meanwhile_stays(
+    here: Site, tuned: FakeTuned, sh: Shell
+) -> None:
+    """The end of the campaign gave the host the profile of before its beginning."""
+    sh(LATENCY.after_osds(here)["node0"])
+    tuned.profile = "his own"
+    sh(LATENCY.take_down(here)["node0"])
+    assert tuned.profile == "his own" and not Path(here.tmp_dir, "tuned.node0").exists()
+
+
+@pytest.mark.parametrize("killed", ["before the second", "by a version of before"])
+def test_a_kill_between_two_profiles_of_ours(
+    here: Site, tuned: FakeTuned, sh: Shell, killed: str
+) -> None:
+    note = Path(here.tmp_dir, "tuned.node0")
+    sh(LATENCY.after_osds(here)["node0"])
+    if killed == "before the second":
+        sh(Tuned(profile="powersave").after_osds(here)["node0"])
+        tuned.profile = LATENCY.profile
+    else:
+        note.write_text("profile balanced\n")
+    assert sh(LATENCY.way_back(here)["node0"]) == "profile balanced\n"
+    sh(LATENCY.take_down(here)["node0"])
+    assert tuned.profile == "balanced" and not note.exists()
+
+
 def test_probes(here: Site, tuned: FakeTuned, sh: Shell) -> None:
     sh(LATENCY.after_osds(here)["node0"])
     look = {"node0": sh(LATENCY.probe(here)["node0"])}
