@@ -160,7 +160,7 @@ def _run(
     _tell_changes(archive, campaign, console)
     clear_archive(archive, console, log)
     if not todo.to_measure:
-        console.print(f"every cell is in the archive already{_measured_with(todo, archive)}")
+        _say(console, f"every cell is in the archive already{_measured_with(todo, archive)}")
         return Outcome()
     if options.like is not None:
         prediction = predict(todo, Earlier(options.like))

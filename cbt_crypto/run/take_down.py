@@ -113,7 +113,7 @@ def _show_commands(deployment: Deployment, campaign: Campaign, say: Say) -> None
     shown = DryRun()
     cluster = cluster_of(campaign)
     cluster.remote = shown
-    target_of(campaign.cluster).clear(cluster, shown, campaign, deployment.own_run)
+    _clear_target(cluster, shown, campaign, deployment)
     for what, scripts in shown.steps:
         for host, text in scripts.items():
             say(f"# {host}: {what}")
@@ -195,10 +195,17 @@ def _clear_one(deployment: Deployment, campaign: Campaign, say: Say) -> None:
     try:
         _restore(deployment, campaign, say)
         cluster, remote = cluster_of(campaign), _remote(campaign)
-        target_of(campaign.cluster).clear(cluster, remote, campaign, deployment.own_run)
+        _clear_target(cluster, remote, campaign, deployment)
         free_hosts(remote, whole_site(campaign), deployment.run)
     except HostError as error:
         raise _again(error) from error
+
+
+def _clear_target(cluster: Any, remote: Any, campaign: Campaign, deployment: Deployment) -> None:
+    host, archive = (str(deployment.by.get(key)) for key in ("host", "archive"))
+    made_for = rbd_images.made_for(host, archive) if deployment.is_own else ""
+    target = target_of(campaign.cluster)
+    target.clear(cluster, remote, campaign, deployment.own_run, made_for)
 
 
 def _restore(deployment: Deployment, campaign: Campaign, say: Say) -> None:
@@ -240,7 +247,8 @@ def _unproved(deployment: Deployment, campaign: Campaign) -> Iterator[str]:
     if not deployment.is_own and not target_of(campaign.cluster).can_be_rebuilt:
         yield printable(
             f"{campaign.cluster.head}: images that the run made on the cluster stay, if it left "
-            "any; their names begin with cbt-, and rbd rm removes them"
+            "any; their names begin with cbt-, and rbd rm removes them; so do pools of CBT's "
+            f"benchmarks, which ceph osd dump shows with {rbd_images.MADE_FOR}: ceph osd pool rm"
         )
 
 

@@ -7,7 +7,6 @@ checks between them.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import pwd
@@ -471,10 +470,6 @@ class UpstreamCeph:
                 os.rmdir(directory)
 
 
-#: In the metadata of a pool: the archive that it was made for.
-_MADE_FOR = "cbt-crypto.archive"
-
-
 class ExistingUpstreamCeph(UpstreamCeph):
     """A cluster that is there already; upstream's pools say for which archive they were made."""
 
@@ -482,8 +477,7 @@ class ExistingUpstreamCeph(UpstreamCeph):
 
     @property
     def _made_for(self) -> str:
-        place = f"{socket.gethostname()}:{os.path.abspath(str(self.config['archive_dir']))}"
-        return hashlib.sha256(place.encode()).hexdigest()[:16]
+        return rbd_images.made_for(socket.gethostname(), str(self.config["archive_dir"]))
 
     @override
     def shutdown(self) -> None:
@@ -496,20 +490,14 @@ class ExistingUpstreamCeph(UpstreamCeph):
 
     def _pools(self) -> dict[str, Any]:
         (said,) = self.own.ask([{"mon": {"prefix": "osd dump", "format": "json"}}])
-        return {
-            pool["pool_name"]: next(
-                (data[_MADE_FOR] for data in pool["application_metadata"].values()
-                 if _MADE_FOR in data), None
-            )
-            for pool in json.loads(said)["pools"]
-        }  # fmt: skip
+        return rbd_images.pools_made(said)
 
     def _make_pool(
         self, name: str, profile: str, application: str, base_name: Optional[str] = None
     ) -> None:
         super().mkpool(name, profile, application, base_name)
         step = {"prefix": "osd pool application set", "pool": name, "app": application,
-                "key": _MADE_FOR, "value": self._made_for}  # fmt: skip
+                "key": rbd_images.MADE_FOR, "value": self._made_for}  # fmt: skip
         self.own.ask([{"mon": step}])
 
     def _remove_pool(self, name: str, profile: str) -> None:

@@ -1,12 +1,13 @@
-"""RBD images: made and removed on a cluster that stays, mapped and encrypted by clients."""
+"""RBD images, and pools, of a cluster that stays: made and removed, mapped and encrypted."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shlex
 from collections.abc import Sequence
-from typing import Optional
+from typing import Any, Optional
 
 from cbt_crypto.hosts import directories, rados_client_on_host, shell
 from cbt_crypto.hosts.ceph_conf import ADMIN
@@ -14,6 +15,24 @@ from cbt_crypto.hosts.site import Site, VolumeEncryption
 
 _KEY = "cbt-crypto.run"
 _AT_ONCE = 8
+#: In the metadata of a pool of upstream's benchmarks: the archive that it was made for.
+MADE_FOR = "cbt-crypto.archive"
+
+
+def made_for(host: str, archive: str) -> str:
+    """What such a pool says: where the archive was when the run began, and on which machine."""
+    return hashlib.sha256(f"{host}:{os.path.abspath(archive)}".encode()).hexdigest()[:16]
+
+
+def pools_made(osd_dump: str) -> dict[str, Any]:
+    """Pool -> what it says that it was made for; of the JSON of `ceph osd dump`."""
+    return {
+        pool["pool_name"]: next(
+            (data[MADE_FOR] for data in pool["application_metadata"].values() if MADE_FOR in data),
+            None,
+        )
+        for pool in json.loads(osd_dump)["pools"]
+    }
 
 
 def turns(names: Sequence[str]) -> int:

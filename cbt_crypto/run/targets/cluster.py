@@ -148,7 +148,9 @@ class DeployedCluster:
         take_down(self.cluster)
 
     @staticmethod
-    def clear(cluster: Cluster, remote: Runs, campaign: Campaign, run: str) -> None:
+    def clear(
+        cluster: Cluster, remote: Runs, campaign: Campaign, run: str, made_for: str = ""
+    ) -> None:
         """Tear down what a dead run left, of which `cluster` is made."""
         take_down(cluster)
 

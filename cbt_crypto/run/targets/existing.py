@@ -305,9 +305,31 @@ class ExistingCluster:
         take_down(self.cluster, lambda: remove_images(self._remote, head, commands, made))
 
     @staticmethod
-    def clear(cluster: Cluster, remote: Runs, campaign: Campaign, run: str) -> None:
-        """Tear down what a dead run left beside the cluster, and in it what says it is its own."""
-        section = campaign.cluster
+    def clear(
+        cluster: Cluster, remote: Runs, campaign: Campaign, run: str, made_for: str = ""
+    ) -> None:
+        """Tear down what a dead run left beside the cluster, and in it what says it is its own.
+
+        Pools of upstream's benchmarks say `made_for`; empty for a run that an archive only claims.
+        """
+        section, cells = campaign.cluster, cells_of(campaign)
         commands, head = commands_of(cluster, section.client_id, run=run), section.head
-        volumes = volumes_of(campaign, cells_of(campaign))
-        take_down(cluster, lambda: remove_images(remote, head, commands, volumes))
+        makes_pools = any(isinstance(cell.scenario, OfUpstream) for cell in cells)
+
+        def remove() -> None:
+            remove_images(remote, head, commands, volumes_of(campaign, cells))
+            if made_for and makes_pools:
+                _remove_pools(remote, head, commands, made_for)
+
+        take_down(cluster, remove)
+
+
+def _remove_pools(remote: Runs, head: str, commands: ClusterCommands, made_for: str) -> None:
+    what, limit = "look for pools of CBT's benchmarks", commands.images_s
+    said = remote.run({head: f"{commands.ceph} osd dump --format json"}, what, limit)[head]
+    # A plan of it has no answer.
+    made = answer_of(head, what, said, rbd_images.pools_made) if said else {}
+    names = [shlex.quote(name) for name, its in made.items() if its == made_for]
+    if names:
+        rm = (f"{commands.ceph} osd pool rm {n} {n} --yes-i-really-really-mean-it" for n in names)
+        remote.run({head: "\n".join(rm)}, f"remove the pools {', '.join(names)}", limit)

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -19,10 +20,11 @@ from hypothesis import strategies as st
 from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.engine.choice import embedded
 from cbt_crypto.errors import UsageError
+from cbt_crypto.hosts.devices.rbd_images import made_for
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.file import Campaign, read_campaign
 from cbt_crypto.plan.layout import site_of
-from cbt_crypto.run.journal import Journal, left_over, own_left_over, path_of, places_of
+from cbt_crypto.run.journal import Journal, forget, left_over, own_left_over, path_of, places_of
 from cbt_crypto.run.locks import hosts_held, this_run
 
 pytestmark = pytest.mark.unit
@@ -335,3 +337,49 @@ def _holds(path: Path, tmp_dir: Path) -> bool:
     except OSError:
         return False
     return b'"action": "hold"' in text and str(tmp_dir).encode() in text
+
+
+WITH_UPSTREAM = """\
+cluster:
+  use_existing: true
+  head: localhost
+  clients: [localhost]
+  tmp_dir: {}
+  configurations: {{Stock: {{}}}}
+benchmarks:
+  librbdfio:
+    {{time: 1, vol_size: 64, iodepth: 4, mode: randwrite, op_size: 4096, pool_profile: rbd}}
+"""
+
+
+@pytest.mark.parametrize("way", ["in its place", "moved", "an archive's word"])
+def test_pools_of_upstream_s_benchmarks_that_a_killed_run_left(
+    host: Any, no_overlays: None, way: str
+) -> None:
+    """They stayed on somebody's cluster, with all their images, and nothing said so."""
+    path, asked, dump = (host.directory / name for name in ("c.yaml", "asked", "dump.json"))
+    path.write_text(WITH_UPSTREAM.format(host.tmp_dir))
+    marks = {"cbt-librbdfio": made_for(socket.gethostname(), str(host.archive)), "his": "0f0f0f0f"}
+    metadata = {name: {"rbd": {"cbt-crypto.archive": mark}} for name, mark in marks.items()}
+    pools = {**metadata, "rbd": {"rbd": {}}, ".mgr": {}}
+    listed = [{"pool_name": name, "application_metadata": of} for name, of in pools.items()]
+    dump.write_text(json.dumps({"pools": listed}))
+    host.programs("ceph", f'echo "$*" >> {asked}; case "$*" in *dump*) cat {dump} ;; esac')
+    dead = {**this_run(host.archive), "pid": 1, "started": 1}
+    Journal(host.archive, "r1").begin(read_campaign(path), dead, embedded())
+    archive = host.archive
+    if way == "moved":
+        archive = archive.rename(host.directory / "moved")
+    elif way == "an archive's word":
+        forget("r1")
+    assert "osd dump" in cleanup("--plan", "-v", "--foreign", archive).output or way[:2] == "an"
+    done = cleanup("--yes", "--foreign", archive)
+    assert done.exit_code == 0, done.output
+    said = asked.read_text() if asked.exists() else ""
+    removing = [line for line in said.splitlines() if " pool " in line]
+    name = "cbt-librbdfio"
+    rm = f"osd pool rm {name} {name} --yes-i-really-really-mean-it"
+    if way == "an archive's word":
+        assert removing == [] and "so do pools of CBT's benchmarks, which ceph osd" in done.output
+    else:
+        assert [line.endswith(rm) for line in removing] == [True]

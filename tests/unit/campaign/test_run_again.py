@@ -99,7 +99,7 @@ def test_an_archive_that_is_whole_says_which_ceph_it_has(host: Any, no_overlays:
 
 def test_what_was_upgraded_is_said_when_it_is_seen(host: Any, no_overlays: None) -> None:
     path, environment = host.write(benchmarks=TWO), host.archive / "results" / "environment.json"
-    host.cbt(path, "--only", "4K")
+    host.cbt(path, "--only", "64K")
     noted = json.loads(environment.read_text())
     noted["hosts"]["localhost"]["kernel"] = "2.6"
     environment.write_text(json.dumps(noted))
