@@ -36,6 +36,7 @@ from cbt_crypto.run.init.proposed import (
     SIZES,
     Proposal,
     Start,
+    cut_from,
     facts,
     fitting,
     propose,
@@ -273,12 +274,15 @@ def init(
     most = hours or (_HOURS if article is None else math.inf)
     sizes = (start_from(article, proposal, seconds, size) for size in SIZES)
     smaller = (replace(one, left_out=start.left_out, dropped=start.dropped) for one in sizes)
+    whole = start
     start, takes = within(most, smaller, lambda one: hours_of(campaign_of(one)))
+    start = replace(start, cut=cut_from(whole, start))
     for name, why in (*start.dropped.items(), *start.left_out.items()):
         click.echo(printable(f"left out: {name}: {why}"))
     write_new(output, text(start))
     click.echo(
         f"a run takes about {takes:.1f} h and ends in verdicts"
+        + (f"; to fit --hours {most:g}: {start.cut}" if start.cut else "")
         + (f"; the smallest one takes more than --hours {most:g}" if takes > most else "")
     )
     with console.status(f"checking {output}"):

@@ -230,7 +230,7 @@ class Start:
     """What a file says of the experiment, its hosts left out.
 
     `left_out`: configuration -> why these hosts cannot have it. `dropped`: overlay that all
-    configurations had -> why.
+    configurations had -> why. `cut`: what was cut to fit the hours, empty if nothing was.
     """
 
     cluster: Mapping[str, Any]
@@ -239,6 +239,7 @@ class Start:
     benchmarks: Mapping[str, Any]
     left_out: Mapping[str, str] = field(default_factory=dict)
     dropped: Mapping[str, str] = field(default_factory=dict)
+    cut: str = ""
 
     @property
     def usable(self) -> dict[str, Mapping[str, Any]]:
@@ -277,6 +278,20 @@ def start_from(
         configurations={**cluster["configurations"], **further},
         benchmarks=_fitted(benchmarks, proposal, seconds, size),
     )
+
+
+def cut_from(whole: Start, start: Start) -> str:
+    """What a start lacks of the whole one, such as `4 rounds instead of 6, cells of ...`."""
+
+    def most(key: str) -> list[int]:
+        sections = ([*map(_parts, one.benchmarks.values())] for one in (whole, start))
+        return [max(part[key] for parts in of_one for part in parts) for of_one in sections]
+
+    rounds, sizes = [one.cluster["iterations"] for one in (whole, start)], most("vol_size")
+    cuts = {"{} rounds": rounds, "cells of {} s": most("time"), "volumes of {} MiB": sizes}
+    said = [f"{text.format(to)} instead of {of}" for text, (of, to) in cuts.items() if to != of]
+    without = [f"without {name}" for name in whole.benchmarks if name not in start.benchmarks]
+    return ", ".join([*said, *without])
 
 
 def _document(name: str) -> Any:
@@ -382,8 +397,8 @@ def _heading(name: str, origin: str) -> Iterator[str]:
     yield "# Nothing was touched. Read it, change it, then:"
     yield "#"
     yield f"#   cbt-crypto check {name}"
-    yield f"#   cbt.py --plan {name}"
-    yield f"#   cbt.py -a archive {name}"
+    yield f"#   cbt-crypto plan {name}"
+    yield f"#   cbt-crypto run {name}"
     yield "#"
     yield "# docs/file.md describes every key."
 
@@ -471,6 +486,8 @@ def _monitoring(proposal: Proposal) -> Iterator[str]:
 
 
 def _benchmarks(proposal: Proposal, start: Start) -> Iterator[str]:
+    if start.cut:
+        yield f"# To fit --hours: {start.cut}."
     yield "benchmarks:"
     for name, section in start.benchmarks.items():
         yield f"  {name}:"

@@ -24,7 +24,9 @@ from cbt_crypto.run.init.proposed import (
     ARTICLES,
     SIZES,
     Proposal,
+    Size,
     Start,
+    cut_from,
     propose,
     start_from,
     without_rows_that_fail,
@@ -356,6 +358,22 @@ def test_a_file_ends_in_verdicts_within_two_hours(hosts: list[HostHardware]) -> 
     said = StringIO()
     show_plan(planned(start), Console(file=said, width=10_000))
     assert "The campaign ends in verdicts on" in said.getvalue()
+
+
+def test_what_was_cut_is_said() -> None:
+    """Of ten hosts with real drives, a workload and 7/8 of each volume went without a word."""
+    proposal = propose(TEN)
+    whole = start_from(None, proposal, None)
+    assert cut_from(whole, whole) == ""
+    start = start_from(None, proposal, None, Size(10, 4, 1024, 2))
+    cut = (
+        "4 rounds instead of 6, cells of 10 s instead of 60, volumes of 1024 MiB instead of 8192, "
+        "without rbd_single_client_sync"
+    )
+    assert cut_from(whole, start) == cut
+    text = proposed.text(proposal, replace(start, cut=cut), "my.yaml", None, "x")
+    assert f"\n# To fit --hours: {cut}.\nbenchmarks:\n" in text
+    assert "# To fit" not in proposed.text(proposal, whole, "my.yaml", None, "x")
 
 
 def test_an_article_is_cut_as_far_as_it_ends_in_verdicts() -> None:
