@@ -160,7 +160,8 @@ def _run(
     _tell_changes(archive, campaign, console)
     clear_archive(archive, console, log)
     if not todo.to_measure:
-        _say(console, f"every cell is in the archive already{_measured_with(todo, archive)}")
+        had = f"; its hosts had Ceph {ceph}" if (ceph := ceph_of(archive)) else ""
+        _say(console, f"every cell is in the archive already{had}; --again measures anew")
         return Outcome()
     if options.like is not None:
         prediction = predict(todo, Earlier(options.like))
@@ -173,14 +174,6 @@ def _run(
     if not options.no_report:
         import_in_background()
     return _measure(todo, archive, options.config_file, engine, console, log)
-
-
-def _measured_with(todo: Plan, archive: Path) -> str:
-    """Which Ceph the campaign deployed, as another may be installed by now."""
-    is_ours = not todo.campaign.cluster.use_existing
-    has_cluster = any(cell.scenario.needs_cluster for cell in todo.cells)
-    ceph = ceph_of(archive) if is_ours and has_cluster else ""
-    return f", measured with Ceph {ceph}; for another, name a new one with -a" if ceph else ""
 
 
 def _rename_short(archive: Path, cells: Sequence[Cell]) -> None:

@@ -178,8 +178,9 @@ class EnvironmentFile:
         ours = ("governor", "tuned", "cstates") if tunes else ()
         for host in known.keys() & found["hosts"].keys():
             before = known[host].get("before", [])
-            then, now = map(_facts, (known[host], found["hosts"][host]))
-            other = [key for key in then if key not in ours and _differ(then[key], now.get(key))]
+            then = _facts(known[host])
+            now = {**then, **_facts(found["hosts"][host])}
+            other = [key for key in then if key not in ours and _differ(then[key], now[key])]
             if measured and other:
                 kept = {key: then[key] for key in then if key in other or key in UPGRADED}
                 before = [*before, {**kept, "until": time.time()}]
@@ -202,8 +203,6 @@ def _facts(about: Mapping[str, Any]) -> dict[str, Any]:
 
 def _differ(then: Any, now: Any) -> bool:
     """Whether two facts do; numbers by more than 5 %, as kernels keep some memory themselves."""
-    if now is None:
-        return False
     return bool(abs(then - now) > then / 20 if isinstance(then, int) else then != now)
 
 

@@ -128,8 +128,8 @@ class Preparation:
         if change is Transition.REBUILD:
             self._is_distrusted = False
             self.overwrites.begin(conditions.read(self._remote, self._carriers(step.drive)))
-        for change in self._environment.note(step.configuration, target):
-            self._progress.note(f"changed since earlier cells were measured: {change}")
+        for what in self._environment.note(step.configuration, target):
+            self._progress.note(f"changed since earlier cells were measured: {what}")
 
     def _carriers(self, drive: Optional[str]) -> Site:
         """Where what was deployed lies: the drive of that name, or all OSDs."""

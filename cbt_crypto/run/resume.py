@@ -100,13 +100,10 @@ def check_archive(archive: Path, campaign: Campaign) -> None:
     check_own(archive)
     if plan is None or _shared(archive, plan, campaign):
         return
-    if plan.get("document") == _document(campaign):
-        raise UsageError(
-            f"{archive}: was written with another ceph.conf, so it has no cell in common with this "
-            "run; name that one (-c, conf_file), or a new directory with -a"
-        )
+    is_same = plan.get("document") == _document(campaign)
+    file = f"campaign file ({one_line(str(plan.get('title')))})"
     raise UsageError(
-        f"{archive}: was written for another campaign file ({one_line(str(plan.get('title')))}), "
+        f"{archive}: was written for another {'ceph.conf (-c, conf_file)' if is_same else file}, "
         "with which this one has no cell in common; name a new directory with -a"
     )
 

@@ -159,7 +159,7 @@ def test_an_archive_of_another_ceph_conf_is_done_or_refused(campaign_file: Path)
         return output.partition("\n")[0].removeprefix("archive: ")
 
     campaign = with_conf(read_campaign(campaign_file), conf)
-    with pytest.raises(UsageError, match="was written with another ceph"):
+    with pytest.raises(UsageError, match="was written for another ceph"):
         check_archive(mine, campaign)
     assert chosen() == chosen("-c", str(conf)) == str(mine), "which is then refused"
     for cell in json.loads((mine / "results" / "plan.json").read_text())["cells"]:

@@ -485,10 +485,10 @@ class ExistingUpstreamCeph(UpstreamCeph):
         super().shutdown()
         makes_pools = any(name in BENCHMARKS for name in self._settings.benchmarks)
         for name, made_for in self._pools().items() if makes_pools else ():
-            if made_for == self._made_for:
+            if self._made_for in made_for:
                 super().rmpool(name, "")
 
-    def _pools(self) -> dict[str, Any]:
+    def _pools(self) -> dict[str, list[Any]]:
         (said,) = self.own.ask([{"mon": {"prefix": "osd dump", "format": "json"}}])
         return rbd_images.pools_made(said)
 
@@ -505,7 +505,7 @@ class ExistingUpstreamCeph(UpstreamCeph):
         pools = self._pools()
         if name not in pools:
             return
-        if pools[name] != self._made_for:
+        if self._made_for not in pools[name]:
             raise RunError(
                 f"the pool {name}, which upstream CBT would make anew, is there and was not made "
                 "for this archive; rename it, or remove it yourself"

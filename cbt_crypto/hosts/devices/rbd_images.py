@@ -24,13 +24,10 @@ def made_for(host: str, archive: str) -> str:
     return hashlib.sha256(f"{host}:{os.path.abspath(archive)}".encode()).hexdigest()[:16]
 
 
-def pools_made(osd_dump: str) -> dict[str, Any]:
+def pools_made(osd_dump: str) -> dict[str, list[Any]]:
     """Pool -> what it says that it was made for; of the JSON of `ceph osd dump`."""
     return {
-        pool["pool_name"]: next(
-            (data[MADE_FOR] for data in pool["application_metadata"].values() if MADE_FOR in data),
-            None,
-        )
+        pool["pool_name"]: [data.get(MADE_FOR) for data in pool["application_metadata"].values()]
         for pool in json.loads(osd_dump)["pools"]
     }
 

@@ -308,10 +308,7 @@ class ExistingCluster:
     def clear(
         cluster: Cluster, remote: Runs, campaign: Campaign, run: str, made_for: str = ""
     ) -> None:
-        """Tear down what a dead run left beside the cluster, and in it what says it is its own.
-
-        Pools of upstream's benchmarks say `made_for`; empty for a run that an archive only claims.
-        """
+        """Tear down what a dead run left beside the cluster, and in it what says it is its own."""
         section, cells = campaign.cluster, cells_of(campaign)
         commands, head = commands_of(cluster, section.client_id, run=run), section.head
         makes_pools = any(isinstance(cell.scenario, OfUpstream) for cell in cells)
@@ -329,7 +326,7 @@ def _remove_pools(remote: Runs, head: str, commands: ClusterCommands, made_for: 
     said = remote.run({head: f"{commands.ceph} osd dump --format json"}, what, limit)[head]
     # A plan of it has no answer.
     made = answer_of(head, what, said, rbd_images.pools_made) if said else {}
-    names = [shlex.quote(name) for name, its in made.items() if its == made_for]
+    names = [shlex.quote(name) for name, its in made.items() if made_for in its]
     if names:
         rm = (f"{commands.ceph} osd pool rm {n} {n} --yes-i-really-really-mean-it" for n in names)
         remote.run({head: "\n".join(rm)}, f"remove the pools {', '.join(names)}", limit)

@@ -82,7 +82,8 @@ def test_another_ceph_conf_replaces_nothing(
         (host.directory / other).write_text("[osd]\nosd_max_backfills = 9\n")
         words = ["-c", host.directory / other]
     result = host.cbt(path, *words)
-    assert result.exit_code == 2 and "was written with another ceph.conf, so" in result.output
+    assert result.exit_code == 2
+    assert "was written for another ceph.conf (-c, conf_file), with" in result.output
     assert (starts(host), superseded(host)) == (before, [])
     named.write_text("[osd]\nosd_max_backfills = 1\n")
     assert "every cell is in the archive already" in host.cbt(path, "-c", named).output
@@ -94,7 +95,7 @@ def test_an_archive_that_is_whole_says_which_ceph_it_has(host: Any, no_overlays:
     host.cbt(path)
     version = "ceph version 18.2.7 (0a) reef (stable)"
     environment.write_text(json.dumps({"hosts": {"localhost": {"versions": {"ceph": version}}}}))
-    assert "measured with Ceph 18.2.7; for another, name a new one with -a" in host.cbt(path).output
+    assert "already; its hosts had Ceph 18.2.7; --again measures anew" in host.cbt(path).output
 
 
 def test_what_was_upgraded_is_said_when_it_is_seen(host: Any, no_overlays: None) -> None:
