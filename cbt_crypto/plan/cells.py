@@ -85,7 +85,7 @@ def select(cells: Sequence[Cell], only: Sequence[str], option: str = "--only") -
     if not only:
         return tuple(cells)
     for pattern in only:
-        if not any(_matches(cell, pattern) for cell in cells):
+        if not pattern.strip() or not any(_matches(cell, pattern) for cell in cells):
             raise UsageError(
                 f'{option} "{pattern}" matches no cell; --plan lists them, e.g. "{cells[0].label}"'
             )

@@ -216,6 +216,15 @@ def test_an_archive_with_a_link_out_of_it(host: Any, place: str) -> None:
     assert list(outside.iterdir()) == []
 
 
+@pytest.mark.parametrize("option", ["--again", "--only"])
+@pytest.mark.parametrize("pattern", ["", " "])
+def test_a_pattern_that_is_a_variable_without_a_value(host: Any, option: str, pattern: str) -> None:
+    """It was in every label, so that all that was finished was set aside and measured again."""
+    host.archive.mkdir()
+    said = refused(host, host.write(), option, pattern)
+    assert said.startswith(f'{option} "{pattern}" matches no cell; --plan lists them')
+
+
 def test_again_that_matches_nothing(host: Any) -> None:
     host.archive.mkdir()
     said = refused(host, host.write(), "--again", "no such cell")
