@@ -19,7 +19,7 @@ from cbt_crypto.engine.choice import embedded
 from cbt_crypto.engine.contract import Engine
 from cbt_crypto.errors import HostError, RunError, UsageError
 from cbt_crypto.hosts import marked_processes
-from cbt_crypto.hosts.devices import destroy
+from cbt_crypto.hosts.devices import destroy, rbd_images
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostScripts
 from cbt_crypto.plan.file import Campaign
