@@ -61,7 +61,7 @@ def _together(report: Report) -> Iterator[str]:
         iops = effect.iops
         found = f"reach {iops.percent:.0f} % of" if iops.differs else "are not shown to differ from"
         yield (
-            f"{effect.name}: {load} together {found} what {APART}, would give "
+            f"{effect.name}: {load} {found} what both effects, multiplied, would give "
             f"({text_of.interval(iops, loss=False)})."
         )
 

@@ -368,12 +368,12 @@ def _method(report: Report) -> Iterator[Element]:
 
 _METHOD = (
     "Throughput is the sum of what fio reports for each client process, ramp excluded. Percentiles"
-    " are read from the added latency bins of all processes and iterations, never averaged.",
-    "CPU is a share of the time of all hardware threads of all OSD nodes, in the seconds in which"
+    " are read from the added latency bins of all processes and rounds, never averaged.",
+    "CPU is a share of the time of all hardware threads of all OSD hosts, in the seconds in which"
     " all processes measured. CPU time per IO counts user, sys, irq and softirq.",
     "A percentage in bold differs significantly from the baseline. A configuration that was"
     " deployed once has only the range within its run, and no verdict. Error bars of charts are"
     " intervals of the percentage. A cell has no figures if its configuration is not proved or"
     " one of its fio processes failed.",
-    "docs/figures.md of cbt-crypto says how each figure and each interval is computed.",
+    "docs/figures.md of cbt-crypto defines each figure, docs/method.md each interval and verdict.",
 )

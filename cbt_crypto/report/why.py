@@ -477,10 +477,8 @@ def limits_of_rows(kinds: Sequence[str]) -> Iterator[str]:
     """Sentences for the head of a report; `kinds` has one for each row, empty where none is."""
     counted = Counter(kind for kind in kinds if kind and kind not in OF_STORAGE)
     for kind, count in counted.most_common():
-        yield (
-            f"Limited by {kind} in {count} of {len(kinds)} rows: these percentages are not of the "
-            "storage alone."
-        )
+        rows = f"{count} of {len(kinds)} rows"
+        yield f"Limited by {kind} in {rows}: those measure that limit, not just storage."
 
 
 #: Stands above what `explained` says.

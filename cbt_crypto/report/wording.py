@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from cbt_crypto.results.readers.fio import SYNC
 
 #: What every table says when a host's processors are emulated.
-EMULATED = "emulated CPU: these figures prove the pipeline, not the hardware"
+EMULATED = "emulated CPU: these figures say nothing about real hardware"
 
 #: Stands for an interval, or a range, between whose bounds everything lies.
 UNKNOWN_YET = "nothing known yet"
@@ -22,7 +22,7 @@ def emulated_in(names: Sequence[str]) -> str:
     """Say which of the compared archives were measured on emulated processors."""
     whose = "its" if len(names) == 1 else "their"
     where = " and ".join(names)
-    return f"emulated CPU in {where}: {whose} figures prove the pipeline, not the hardware"
+    return f"emulated CPU in {where}: {whose} figures say nothing about real hardware"
 
 
 _MODES = {

@@ -19,7 +19,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-#: Pairs of blocks from which on turns on one cluster carry a verdict: with fewer, a disturbance
+#: Pairs of turns from which on turns on one cluster carry a verdict: with fewer, a disturbance
 #: that keeps step puts all of them on one side in more than one case of twenty.
 FEWEST_PAIRS = 6
 #: Rounds from which on they carry a verdict. Two and three have an interval, as wide as it is, and

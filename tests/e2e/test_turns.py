@@ -55,7 +55,7 @@ def test_it_stops_when_the_percents_are_known_or_at_the_longest_time(
         rounds = sum(one["configuration"] == cell["name"] for one in machine.cells())
         is_narrow = iops["high"] / iops["percent"] - 1 <= 0.25
         assert is_narrow or rounds == most
-        assert iops["basis"].startswith(f"{rounds} pairs of blocks")
+        assert iops["basis"].startswith(f"{rounds} pairs of turns")
         assert ("was asked for and not reached" in iops["basis"]) is not is_narrow
 
 

@@ -171,7 +171,7 @@ def _latency(table: Table) -> Bars:
 
 
 def _owners(table: Table) -> str:
-    return "Host's" if table.is_of_drives else "OSD nodes'"
+    return "Host's" if table.is_of_drives else "OSD hosts'"
 
 
 def _cpu(section: Section, owners: str) -> Stacks:

@@ -375,8 +375,8 @@ def _unserved(run: Run, direction: str) -> Iterator[str]:
     lacking = 100 * (1 - served / asked)
     if lacking > UNSERVED_PERCENT:
         yield (
-            f"{lacking:.0f} % of what clients read came from no OSD's store: it was never written,"
-            " or it came from a client's own cache"
+            f"{lacking:.0f} % of what clients read was never written, or came from a client's own "
+            "cache: no OSD's store had it"
         )
 
 
@@ -419,7 +419,7 @@ def from_memory(own: Optional[float], base: Optional[float]) -> Iterator[str]:
         return
     if base is not None and abs(own - base) > MEMORY_POINTS:
         yield (
-            f"{own:.0f} % of reads came from OSDs' memory, of the baseline's {base:.0f} %: the "
+            f"{own:.0f} % of reads came from OSDs' memory ({base:.0f} % in the baseline): the "
             "percentage compares caches, too"
         )
     elif own >= MOSTLY_PERCENT:

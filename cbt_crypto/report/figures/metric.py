@@ -89,7 +89,7 @@ class Metric:
         return None if within is None else within.log_sd.get(self.varies)
 
 
-_CPU = "OSD nodes' CPU"
+_CPU = "OSD hosts' CPU"
 _PER_IO, _PER_GIB = "osd_cpu_us_per_io", "osd_cpu_s_per_gib"
 _MS = 1e-6
 
@@ -216,18 +216,18 @@ METRICS = (
         varies="client_hosts_cpu_us_per_io", column=Column("client hosts' CPU µs/IO"),
     ),
     Metric(
-        "osd_power_w", "OSD nodes' power", "W", -1, of_runs.energy(lambda watts, run: watts),
+        "osd_power_w", "OSD hosts' power", "W", -1, of_runs.energy(lambda watts, run: watts),
         "mean power of all OSD hosts together", varies="osd_power_w",
         column=Column("{nodes} W"),
     ),
     Metric(
-        "osd_energy_j_per_io", "OSD nodes' energy per IO", "J", -1,
+        "osd_energy_j_per_io", "OSD hosts' energy per IO", "J", -1,
         of_runs.energy(lambda watts, run: per(watts, total_rate(run, "iops"))),
         "their energy per IO, reads and writes together", varies="osd_energy_j_per_io",
         column=Column("{nodes} mJ/IO", scale=1e3),
     ),
     Metric(
-        "osd_energy_j_per_gib", "OSD nodes' energy per GiB", "J", -1,
+        "osd_energy_j_per_gib", "OSD hosts' energy per GiB", "J", -1,
         of_runs.energy(
             lambda watts, run: per(watts * _GIB, total_rate(run, "bandwidth_bytes_per_s"))
         ),
@@ -328,7 +328,7 @@ METRICS = (
     ),
     *(
         Metric(
-            f"osd_{event}_per_io", f"OSD nodes' {event} per IO", event, -1,
+            f"osd_{event}_per_io", f"OSD hosts' {event} per IO", event, -1,
             of_runs.counted(event), "counts of `perf stat -a` on the OSD hosts, per IO",
         )
         for event in ("cycles", "instructions")
@@ -369,7 +369,7 @@ def left_out(cells: Iterable[ReportCell], where: Where) -> str:
     if not labels:
         return ""
     fewest = of_runs.FEWEST_BEYOND
-    return f'"-" or no column where fewer than {fewest} IOs took longer: {", ".join(labels)}'
+    return f'"-" or no column (fewer than {fewest} IOs beyond it): {", ".join(labels)}'
 
 
 def without(figures: Mapping[str, float], keys: Iterable[str]) -> dict[str, float]:

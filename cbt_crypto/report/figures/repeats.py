@@ -363,7 +363,7 @@ def _in_turns(differences: Sequence[float], clusters: int) -> Optional[Estimate]
         return None
     batches = f", averaged {estimated.batch} at a time" if estimated.batch > 1 else ""
     where = "one cluster" if clusters == 1 else f"{clusters} clusters"
-    basis = f"{len(differences)} pairs of blocks{batches}, in turns on {where}"
+    basis = f"{len(differences)} pairs of turns{batches} on {where}"
     errors = (_of_sequence(estimated),)
     p = errors[0].p(estimated.center)
     return Estimate(estimated.center, estimated.half, Level.TURNS, basis, p, errors)

@@ -385,7 +385,7 @@ def test_what_limits_the_report_limits_the_gate(tmp_path: Path, synthetic: Any) 
     said = [
         "Control: agrees within 2 %.",
         "30 of 30 cells proved; 1 OSD host.",
-        "Emulated CPU: these figures prove the pipeline, not the hardware.",
+        "Emulated CPU: these figures say nothing about real hardware.",
     ]
     assert lines[-3:] == said
     assert json.loads(files["--json"].read_text())["caveats"] == said

@@ -170,7 +170,7 @@ def test_a_percentile_without_its_tail_is_an_empty_field_with_a_reason(
     assert rows["clat_ns_p99"]["withheld"] == ""
     (told,) = document(built)["tables"][0]["sections"][0]["cells"]
     assert told["withheld"] == cell.withheld
-    foot = '"-" or no column where fewer than 100 IOs took longer: p99.9 latency, p99.99 latency.'
+    foot = '"-" or no column (fewer than 100 IOs beyond it): p99.9 latency, p99.99 latency.'
     assert foot in page(built)
     assert ">p99 ms<" in page(built)
     assert ">p99.9 ms<" not in page(built), "on 1280 points, such columns hid those of CPUs"
@@ -181,7 +181,7 @@ def test_p99_too_needs_its_tail(archive: Any, synthetic: Any) -> None:
     root = archive(9, 1, 12.5)
     built = build(root)
     assert set(built.cells[0].withheld) == {"clat_ns_p99", "clat_ns_p999", "clat_ns_p9999"}
-    foot = '"-" or no column where fewer than 100 IOs took longer: p99 latency.'
+    foot = '"-" or no column (fewer than 100 IOs beyond it): p99 latency.'
     assert foot in markdown(built) and "p99 ms" not in markdown(built)
 
 

@@ -69,7 +69,7 @@ def test_by_hand() -> None:
     assert found.percent == pytest.approx(100 * math.exp(mean))
     assert found.low == pytest.approx(100 * math.exp(mean - half))
     assert found.high == pytest.approx(100 * math.exp(mean + half))
-    assert found.basis == f"6 pairs of blocks, in turns on one cluster{UNTIL_KNOWN}"
+    assert found.basis == f"6 pairs of turns on one cluster{UNTIL_KNOWN}"
 
 
 def test_what_was_asked_for_and_not_reached_is_said() -> None:
@@ -99,9 +99,9 @@ def test_pairs_are_of_one_round_and_one_deployment_and_of_measured_blocks() -> N
     failed = replace(PAIRS[1], failure="fio exited with 1")
     assert "pairs" not in str(_compare([PAIRS[0], failed, *PAIRS[2:]]).basis)
     more = [*PAIRS, _block("A", 6, 1000.0), _block("B", 6, 800.0)]
-    assert str(_compare([PAIRS[0], failed, *more[2:]]).basis).startswith("6 pairs of blocks")
+    assert str(_compare([PAIRS[0], failed, *more[2:]]).basis).startswith("6 pairs of turns")
     both = [replace(run, deployment="e") if run.started == 5 else run for run in PAIRS]
-    assert str(_compare(both).basis).startswith("6 pairs of blocks, in turns on 2 clusters")
+    assert str(_compare(both).basis).startswith("6 pairs of turns on 2 clusters")
 
 
 def test_too_few_pairs_carry_no_verdict() -> None:

@@ -31,7 +31,7 @@ from cbt_crypto.report_commands import compare, report
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[3]
-EMULATED = "emulated CPU: these figures prove the pipeline, not the hardware"
+EMULATED = "emulated CPU: these figures say nothing about real hardware"
 
 
 def _printed(built, width: int = 100) -> str:
@@ -114,7 +114,7 @@ def test_of_archives_only_the_emulated_ones_are_said_to_be(
     there = measured_again(here, tmp_path / "there")
     _edit(there / "results/environment.json", lambda e: e["hosts"]["osd0"].update(emulated=True))
     built = compare_archives({"metal": here, "vm": there}, ReportOptions())
-    printed, named = _printed(built, 120), "emulated CPU in vm: its figures prove the pipeline"
+    printed, named = _printed(built, 120), "emulated CPU in vm: its figures say nothing"
     lines = printed.splitlines()
     after = dict(zip(lines, lines[1:]))
     if several:
