@@ -89,7 +89,9 @@ def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "--fresh", is_flag=True,
     help="Read the files of all cells again, even if they have not changed.",
 )  # fmt: skip
-@click.option("--pdf", is_flag=True, help="Also print the page to report.pdf; needs Chromium.")
+@click.option(
+    "--pdf", is_flag=True, help="Also print the page to report.pdf; needs Chromium or Chrome."
+)
 @click.option(
     "--paper", type=click.Choice(_PAPERS, case_sensitive=False), default="A4", show_default=True,
     help="Size of report.pdf.",
@@ -248,8 +250,8 @@ def compare(
     NAME is what the report calls an archive. Default: the directory's name.
 
     If each archive has one configuration, the archives are compared with one another. If each has
-    several, for example from two labs, configurations are compared within each archive, and the
-    dimension `hardware` names the archive. Packs are read, too.
+    several, configurations are compared within each archive, and the dimension `hardware` names
+    the archive. Packs are read, too.
     """
     from cbt_crypto.report import ReportOptions  # noqa: PLC0415
     from cbt_crypto.report.comparison import compare as compare_archives  # noqa: PLC0415
@@ -410,8 +412,8 @@ def _limits(ctx: click.Context, option: click.Parameter, values: Any) -> dict[st
 @archive_argument
 @click.option(
     "--loss", "limits", callback=_limits, required=True, multiple=True, metavar="[NAME=]PERCENT",
-    help="How much of the baseline's figure a workload may lose, such as 5%; and, repeated, of one "
-    "configuration: LUKS=20%.",
+    help="Percent of the baseline that may be lost, such as 5%. Repeat it for one configuration: "
+    "LUKS=20%.",
 )  # fmt: skip
 @click.option(
     "--baseline", metavar="NAME",
@@ -419,7 +421,7 @@ def _limits(ctx: click.Context, option: click.Parameter, values: Any) -> dict[st
 )  # fmt: skip
 @click.option(
     "--only", multiple=True, metavar="PATTERN",
-    help="Only these workloads, by what is printed of them or as for report.",
+    help="Only rows whose printed line or cell label contains this. Repeatable.",
 )  # fmt: skip
 @click.option(
     "--metric", "key", default="iops", show_default=True, metavar="KEY",
@@ -439,10 +441,9 @@ def gate(
 ) -> None:  # fmt: skip
     """Fail if a workload lost more than --loss. For CI.
 
-    Prints PASS, FAIL or UNKNOWN for each workload. Exit status: 0 if all pass, 1 if one fails, 3
-    if the gate cannot tell, 2 if an argument is wrong. With fewer deployments than a verdict
-    takes (four rounds, or six pairs of turns) the gate cannot tell, and exits with 3. Packs are
-    read, too.
+    Prints PASS, FAIL or UNKNOWN for each row. Exit status: 0 if all pass, 1 if one fails, 3 if the
+    gate cannot tell, 2 if an argument is wrong. With fewer deployments than a verdict takes (four
+    rounds, or six pairs of turns) the gate cannot tell, and exits with 3. Packs are read, too.
     """
     from cbt_crypto.report import ReportOptions, build, gate  # noqa: PLC0415
     from cbt_crypto.report.figures.metric import BY_KEY  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Archives beside one another: labs, before and after, and one workload over many dates."""
+"""Archives beside one another: places, before and after, and one workload over many dates."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def sentences(report: Report) -> Iterator[str]:
             key, most = max(shown.items(), key=lambda one: abs(math.log(one[1].percent / 100)))
             yield (
                 f"{against}: {len(shown)} of {counted(len(judged), 'percentage')} differ by more "
-                f"than chance. The labs or dates cause that, not the configurations. The largest "
+                f"than chance: their hosts, versions or dates may cause that. The largest "
                 f"difference: {key[1]}, {key[0]}, {_in_percent(most)} % of {places[0]}'s."
             )
     unlike = [row[0] for grid in _hardware(report, places) for row in grid.sections[0][1]]

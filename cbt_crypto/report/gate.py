@@ -50,7 +50,7 @@ class Answer(str, enum.Enum):
 WORDS = {Answer.NO: "PASS", Answer.YES: "FAIL", Answer.CANNOT_TELL: "UNKNOWN"}
 #: Of the command; 2 says that something was wrong with what it was given.
 EXIT_STATUS = {Answer.NO: 0, Answer.YES: 1, Answer.CANNOT_TELL: 3}
-_UNTRUSTED = "the control differs from the baseline that it repeats: this campaign proves nothing"
+_UNTRUSTED = "the control differs from the baseline that it repeats: trust no difference here"
 
 
 @dataclass(frozen=True)
