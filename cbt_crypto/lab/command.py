@@ -194,7 +194,7 @@ def status(name: str, as_json: bool) -> None:
 @lab.command(
     "ssh",
     context_settings={"ignore_unknown_options": True},
-    epilog=examples("cbt-crypto lab ssh", "cbt-crypto lab ssh node0 ceph -s"),
+    epilog=examples("cbt-crypto lab ssh", "cbt-crypto lab ssh node0 lsblk"),
 )
 @_NAME
 @click.argument("node", default="node0")

@@ -198,8 +198,8 @@ def _in_all(plan: Plan) -> str:
     takes = f"{_most(plan)}about {about(left.seconds)} {left.give_or_take}"
     rate = f"{Durations().fill_mib_per_s:g} MiB/s"
     filling = f" that fills volumes at {rate}" if plan.prefill_mb else ""
-    return (f"In all {takes} on a small cluster{filling}; --like ARCHIVE, of a short run on yours, "
-            "predicts it for yours.")  # fmt: skip
+    return (f"In all {takes} on a small cluster{filling}; --like ARCHIVE, a short run on yours, "
+            "predicts yours.")  # fmt: skip
 
 
 def _most(plan: Plan) -> str:
@@ -256,7 +256,7 @@ def _of_turns(plan: Plan) -> str:
     known = min(counts, default=0) >= FEWEST_PAIRS
     ends = "The campaign ends in verdicts" if known else "No verdict"
     return (
-        f"Turns on one cluster: percentages from pairs of blocks. {ends}; a verdict needs "
+        f"Turns on one cluster: percentages from pairs of turns. {ends}; a verdict needs "
         f"{FEWEST_PAIRS} pairs."
     )
 

@@ -43,7 +43,7 @@ def test_configurations_steps_and_sums(shown: Callable[..., list[str]]) -> None:
         "2 cells to measure; 1 rebuild, 1 live change; prefill of 2.0 GiB. Measuring takes "
         "2:02:00; deployments and prefill are extra.",
         "In all about 2 h 3 min ±30 s on a small cluster that fills volumes at 100 MiB/s; --like "
-        "ARCHIVE, of a short run on yours, predicts it for yours.",
+        "ARCHIVE, a short run on yours, predicts yours.",
         "One deployment of each configuration: percentages without a verdict; iterations: 4 or "
         "more gives one.",
     ]
