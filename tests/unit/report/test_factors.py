@@ -95,7 +95,7 @@ def test_the_interaction_and_each_effect_are_those_of_the_four_rows(archive: Pat
 def test_every_output_has_them(archive: Path) -> None:
     report = build(archive)
     assert any(
-        text.startswith("secure with one: 4 KiB") and "50 % of what each alone" in text
+        text.startswith("secure with one: 4 KiB") and "50 % of what both effects," in text
         for text in report.headline
     )
     assert f"secure with one | {APART}" in markdown(report)
