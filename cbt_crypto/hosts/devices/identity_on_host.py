@@ -17,9 +17,9 @@ import threading
 import time
 from typing import Any, Dict, FrozenSet, Iterator, List, Optional, Set, Tuple
 
-from cbt_crypto.hosts.devices.layers_on_host import number, number_at
+from cbt_crypto.hosts.devices.layers_on_host import loop_file, number, number_at
 from cbt_crypto.hosts.directory_on_host import Refused, check_way
-from cbt_crypto.hosts.trust_on_host import mounts
+from cbt_crypto.hosts.trust_on_host import distrust, mounts, owners
 
 Identity = Dict[str, str]
 
@@ -82,6 +82,7 @@ def identity(path: str) -> Identity:
     folder = folder_of(path)
     check_way(path)
     disk = disk_of(folder)
+    _check_backing(disk)
     facts = {
         "size": str(int(text_of(folder + "/size") or 0) * 512),
         "start": text_of(folder + "/start"),
@@ -104,11 +105,19 @@ def identity(path: str) -> Identity:
 
 def _backing(disk: str) -> str:
     path = text_of(disk + "/loop/backing_file")
-    try:
-        status = os.stat(path)
-    except OSError:
-        return path
-    return f"{path} {status.st_dev}:{status.st_ino}"
+    # The path is that of the mount namespace of whoever made the loop.
+    told = loop_file("/dev/" + os.path.basename(disk)) if path else None
+    return f"{path} {told[0]}:{told[1]}" if told else path
+
+
+def _check_backing(disk: str) -> None:
+    """Raise Refused where another user may write to, or replace, the file of a loop device."""
+    path = text_of(disk + "/loop/backing_file")
+    if os.path.isfile(path):
+        check_way(path)
+        wrong = distrust(os.stat(path), owners(), is_group_ours=True)
+        if wrong:
+            raise Refused(f"is a loop over {path}, which {wrong}; name another device")
 
 
 def is_same_after_all(then: Identity, now: Identity) -> bool:
@@ -227,8 +236,9 @@ def _check_other_ways(folder: str) -> None:
     """Raise where another device uses these sectors: a loop over it or its file, another path."""
     numbers = {text_of(member + "/dev") for member in family(folder)}
     for path in glob.glob("/sys/block/loop*/loop/backing_file"):
-        if number_at(text_of(path)) in numbers:
-            over = "/dev/" + path.split("/")[3]
+        over = "/dev/" + path.split("/")[3]
+        told = loop_file(over)
+        if told and number(told[2]) in numbers:
             raise Refused(f"is in use by {over}, a loop over it; name another device")
     # The kernel opens these for others' use as well, and no process has them.
     for what, pattern in _EXPORTS.items():

@@ -138,6 +138,42 @@ def test_a_process_that_may_write_to_it_by_any_way(bench: Bench, what: str, how:
         bench.detach(twin)
 
 
+def test_another_loop_over_the_same_file_in_a_container(bench: Bench) -> None:
+    """Its path is one of the container, where it was mounted; here it was free, and formatted."""
+    file, device = bench.disk("disk")
+    run("mkfs.ext4", "-q", device)
+    place = bench.folder / "place"
+    place.mkdir()
+    script = f"""
+mount -t tmpfs container {place}; touch {place}/file; mount --bind {file} {place}/file
+loop=$(losetup --find --show {place}/file); mkdir {place}/mnt; mount -o ro $loop {place}/mnt
+echo $loop; exec sleep 60
+"""
+    command = ["unshare", "--mount", "sh", "-euc", script]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as container:
+        try:
+            assert container.stdout is not None
+            twin = container.stdout.readline().strip()
+            refused_untouched(bench, file, device, f"is {twin} as well, which is ")
+        finally:
+            container.kill()
+            container.wait()
+            run("losetup", "--detach", twin)
+
+
+@pytest.mark.parametrize("whose", ["file", "mode"])
+def test_a_loop_over_another_user_s_file(bench: Bench, whose: str) -> None:
+    """He could read, change or cut short what an OSD writes meanwhile."""
+    file, device = bench.disk("disk")
+    look = destroy.look(bench.tmp_dir, device, "osd_devices")
+    assert bench.good(look).startswith("ok")
+    if whose == "file":
+        os.chown(file, 65534, 65534)
+    else:
+        file.chmod(0o666)
+    assert f"is a loop over {file}, which " in bench.good(look).splitlines()[0]
+
+
 def test_a_mount_that_only_another_namespace_sees(bench: Bench) -> None:
     file, device = bench.disk("disk")
     run("mkfs.ext4", "-q", device)
