@@ -94,7 +94,8 @@ def bound_by(address: str) -> Dict[str, Any]:
         try:
             folder = f"/proc/{pid}/fd/"
             if any(os.readlink(folder + number) in wanted for number in os.listdir(folder)):
-                return {"stranger": os.stat("/proc/" + pid).st_uid, "keeper": int(pid)}
+                user = os.stat("/proc/" + pid).st_uid
+                return {"stranger": user, "keeper": int(pid), "is_ours": user in owners()}
         except OSError:
             continue  # it ended, or is not ours to look at
     return {}

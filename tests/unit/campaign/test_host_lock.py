@@ -361,7 +361,22 @@ def test_who_binds_a_name_without_listening_is_named(tmp_path: Path) -> None:
         bound.bind(address)
         patched.setattr(hold_on_host, "PATIENCE_S", 0)
         answer = hold_on_host.insist(address)
-        assert answer == {"stranger": os.geteuid(), "keeper": os.getpid()}
+        assert answer == {"stranger": os.geteuid(), "keeper": os.getpid(), "is_ours": True}
+
+
+@pytest.mark.parametrize(("is_ours", "advice"), [(True, "see what it is"), (False, "end it")])
+def test_a_silent_keeper_of_one_s_own_is_not_to_be_ended(
+    tmp_path: Path, is_ours: bool, advice: str
+) -> None:
+    """Who did as `not your campaign; end it` says ended a living campaign's lock."""
+    holder = {"stranger": 0, "keeper": 9, "is_ours": is_ours}
+    answer = {"resource": ["tmp_dir", "/t"], "holder": holder}
+    hosts = FakeHosts(lambda host, command: f"busy {json.dumps(answer)}")
+    with (
+        pytest.raises(UsageError, match=f"process 9 of uid 0, which .*{advice}$"),
+        hosts_held(hosts.remote(), site(tmp_path), "mine", me(tmp_path)),
+    ):
+        pytest.fail("held")
 
 
 def test_a_run_in_another_time_namespace_is_not_dead(tmp_path: Path) -> None:
