@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Optional, TypeVar, Union
+from typing import Any, Optional, Union
 
 from cbt_crypto.hosts import ceph_conf
 
@@ -83,9 +83,6 @@ class Drive:
 def name_of(carrier: Union[Osd, Drive]) -> str:
     """`osd.3`, or `drive NVMe`."""
     return f"osd.{carrier.id}" if isinstance(carrier, Osd) else f"drive {carrier.name}"
-
-
-AnswerT = TypeVar("AnswerT")
 
 
 @dataclass(frozen=True)
@@ -186,7 +183,7 @@ class Site:
         """The OSDs of one host, by id."""
         return self._osds_by_host.get(host, ())
 
-    def own(self, host: str, answers: Mapping[str, AnswerT]) -> dict[str, AnswerT]:
+    def own(self, host: str, answers: Mapping[str, Any]) -> dict[str, Any]:
         """Of what `host` answered, by `osd.3`, `osd.3 bytes` or `drive NVMe`, only what it has.
 
         One that speaks for another's OSDs is broken, or lies.
