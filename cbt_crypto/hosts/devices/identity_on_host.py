@@ -238,7 +238,8 @@ def _check_other_ways(folder: str) -> None:
     for path in glob.glob("/sys/block/loop*/loop/backing_file"):
         over = "/dev/" + path.split("/")[3]
         told = loop_file(over)
-        if told and number(told[2]) in numbers:
+        # A container may lack its node.
+        if (number(told[2]) if told else number_at(text_of(path))) in numbers:
             raise Refused(f"is in use by {over}, a loop over it; name another device")
     # The kernel opens these for others' use as well, and no process has them.
     for what, pattern in _EXPORTS.items():
