@@ -466,15 +466,15 @@ def gate(
     if only and not findings:
         like = next((answer.what for answer in gate.findings(built, question)), "")
         said = f"--only {' '.join(only)}: matches no workload that is compared"
+        lines = [*(one.line for one in findings), *gate.closing(built, question, findings)]
+        documents = (
+            ("--json", json_file, gate.as_json(built, question, findings)),
+            ("--junit", junit_file, gate.as_junit(findings, built.title, caveats(built))),
+        )
         raise UsageError(f'{said}; it is searched for in names such as "{like}"')
-    for finding in findings:
-        say(finding.line)
-    for sentence in gate.closing(built, question, findings):
-        say(sentence)
-    for option, path, text in (
-        ("--json", json_file, gate.as_json(built, question, findings)),
-        ("--junit", junit_file, gate.as_junit(findings, built.title, caveats(built))),
-    ):
+    for line in lines:
+        say(line)
+    for option, path, text in documents:
         if path is not None:
             _write(option, path, text)
     sys.exit(gate.EXIT_STATUS[gate.overall(findings)])

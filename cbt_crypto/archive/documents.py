@@ -20,6 +20,9 @@ PLAN_LIMIT = 16 << 20
 #: What a kernel counts; Python cannot divide whatever JSON can hold.
 Whole = Annotated[int, Field(gt=-(2**64), lt=2**64)]
 Count = Annotated[int, Field(ge=0, lt=2**64)]
+#: No figure and no time is further from nothing; what is made of some of them is a number, too.
+LARGEST = 1e30
+Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 #: Dimensions that cannot be the compared one: their values are different kinds of workload.
 NEVER_COMPARED = ("scenario", "mode")
 #: A value of a dimension, as it stands in the campaign's file.
@@ -118,9 +121,9 @@ class Process(_Document):
 class BlockRead(_Document):
     """What the campaign read of a block when it decided whether to measure another."""
 
-    warmup_s: float = Field(0.0, ge=0)
-    iops: Mapping[str, float] = {}
-    clat_ns_mean: Mapping[str, float] = {}
+    warmup_s: Number = Field(0.0, ge=0)
+    iops: Mapping[str, Number] = {}
+    clat_ns_mean: Mapping[str, Number] = {}
 
 
 class Layer(_Document):
@@ -148,7 +151,7 @@ class OsdStorage(_Document):
     process: Optional[Moved] = None
     cpu_ms: Optional[Count] = None
     #: The time that this is of, of an OSD that idled.
-    seconds: Optional[float] = Field(None, gt=0)
+    seconds: Optional[Number] = Field(None, gt=0)
 
 
 class SlowOp(_Document):
@@ -156,8 +159,8 @@ class SlowOp(_Document):
 
     osd: str
     host: str
-    began: float
-    seconds: float = Field(ge=0)
+    began: Number
+    seconds: Number = Field(ge=0)
     what: str
 
 
@@ -172,10 +175,10 @@ class SteadyState(_Document):
     """The rounds of load before a cell, and how alike the last of them were, in percent."""
 
     reached: bool
-    round_s: float = Field(gt=0)
-    iops: tuple[float, ...] = Field((), max_length=1000)
-    range_percent: Optional[float] = None
-    slope_percent: Optional[float] = None
+    round_s: Number = Field(gt=0)
+    iops: tuple[Number, ...] = Field((), max_length=1000)
+    range_percent: Optional[Number] = None
+    slope_percent: Optional[Number] = None
 
 
 class Caches(_Document):
@@ -189,10 +192,10 @@ class Recovery(_Document):
     """An OSD that was taken out during a cell and came back; times by the head's clock."""
 
     osd: int
-    out_at: float
-    clean_after_out_s: float = Field(ge=0)
-    in_at: float
-    clean_after_in_s: float = Field(ge=0)
+    out_at: Number
+    clean_after_out_s: Number = Field(ge=0)
+    in_at: Number
+    clean_after_in_s: Number = Field(ge=0)
 
     @property
     def spans(self) -> tuple[tuple[float, float], ...]:
@@ -207,8 +210,8 @@ class Scrub(_Document):
     """
 
     groups: int = Field(ge=1)
-    scrub_at: float
-    scrubbed_after_s: float = Field(ge=0)
+    scrub_at: Number
+    scrubbed_after_s: Number = Field(ge=0)
 
     @property
     def spans(self) -> tuple[tuple[float, float], ...]:
@@ -219,7 +222,7 @@ class Scrub(_Document):
 class Beside(_Document):
     """What a cluster of others was busy with: placement groups, and the time that this is of."""
 
-    seconds: float = Field(gt=0)
+    seconds: Number = Field(gt=0)
     scrubbing: int = Field(0, ge=0)
     recovering: int = Field(0, ge=0)
 
@@ -235,19 +238,19 @@ class CellDocument(_Document):
     parameters: Mapping[str, Any] = {}
     state: str
     reason: Optional[str] = None
-    started: Optional[float] = None
-    ended: Optional[float] = None
+    started: Optional[Number] = None
+    ended: Optional[Number] = None
     clients: tuple[str, ...] = ()
     osd_hosts: tuple[str, ...] = ()
-    clock_offset_s: Mapping[str, float] = {}
+    clock_offset_s: Mapping[str, Number] = {}
     processes: tuple[Process, ...] = ()
     deployment: Optional[str] = None
     block: Optional[BlockRead] = None
-    rate_iops: Optional[float] = Field(None, gt=0)
+    rate_iops: Optional[Number] = Field(None, gt=0)
     caches: Optional[Caches] = None
     storage: Mapping[str, OsdStorage] = {}
     #: Counter of `perf dump` -> what the measured OSDs counted together.
-    osd_perf: Mapping[str, float] = {}
+    osd_perf: Mapping[str, Number] = {}
     slow_ops: tuple[SlowOp, ...] = Field((), max_length=10_000)
     group: Optional[str] = None
     #: Which slices of the drives the group had: the number of the planned deployment.
@@ -329,7 +332,7 @@ class PredictionDocument(_Document):
 class TakenStep(_Document):
     """One step of timeline.json: when it began, and how long it took."""
 
-    started: float = Field(0.0, ge=0)
+    started: Number = Field(0.0, ge=0)
     seconds: float = Field(0.0, ge=0, le=_LONGEST_S)
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
+from cbt_crypto.archive.documents import LARGEST
 from cbt_crypto.report import wording
 from cbt_crypto.report.figures import of_runs
 from cbt_crypto.report.figures.of_runs import Of, mean_of_runs, per, total_rate
 from cbt_crypto.report.model import ReportCell, Table
 from cbt_crypto.results.cell.client import STATES
 from cbt_crypto.results.cell.node import BUSY_STATES, SHOWN_STATES
+from cbt_crypto.results.cell.run import Run
 from cbt_crypto.results.cell.within_run import Within
 from cbt_crypto.results.readers.histogram import PERCENTILES
 
@@ -69,7 +71,7 @@ class Column:
 class Metric:
     """One figure: `key` with the unit of the value, `unit` for people, `better` 1, -1 or 0.
 
-    `of` makes it from a cell's runs in a direction, or None; `about` and `several` say how.
+    `made` makes it from a cell's runs in a direction, or None; `about` and `several` say how.
     `varies` is its name in `Within`. Without a `column` it is in files and the page's list.
     """
 
@@ -77,12 +79,18 @@ class Metric:
     label: str
     unit: str
     better: int
-    of: Of
+    made: Of
     about: str
     several: str = "mean"
     varies: str = ""
     test: Test = Test.RATIO
     column: Optional[Column] = None
+
+    def of(self, runs: Sequence[Run], direction: str) -> Optional[float]:
+        """Return the figure of a cell; None for none, and for one so large or small as none is."""
+        value = self.made(runs, direction)
+        is_one = value is not None and (value == 0 or 1 / LARGEST <= abs(value) <= LARGEST)
+        return value if is_one else None
 
     def log_sd(self, within: Optional[Within]) -> Optional[float]:
         """Return how sure a run is of it, as the standard deviation of its logarithm."""
@@ -116,7 +124,7 @@ METRICS = (
         column=Column("IOPS ± % a second", Where.PAGE, decimals=1),
     ),
     Metric(
-        "bandwidth_bytes_per_s", "throughput", "B/s", 1,
+        "bandwidth_bytes_per_s", "bandwidth", "B/s", 1,
         of_runs.throughput("bandwidth_bytes_per_s"), "sum over processes of fio's `bw_bytes`",
         varies="iops",
         column=Column("MB/s", Where.TERMINAL, 1e-6, rank=4),

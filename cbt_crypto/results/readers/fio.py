@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from cbt_crypto.archive.documents import Count, Number, Whole
 from cbt_crypto.archive.files import Malformed, check_values
 
 if TYPE_CHECKING:
@@ -84,18 +85,18 @@ class _Model(BaseModel):
 
 
 class _Latency(_Model):
-    max: float = Field(default=0.0, ge=0)
-    mean: float = Field(default=0.0, ge=0)
-    N: Optional[int] = Field(default=None, ge=0)
-    percentile: dict[str, float] = {}
+    max: Number = Field(default=0.0, ge=0)
+    mean: Number = Field(default=0.0, ge=0)
+    N: Optional[Count] = None
+    percentile: dict[str, Number] = {}
     bins: Optional[dict[_BinNumber, _BinNumber]] = None
 
 
 class _Side(_Model):
     io_bytes: int = _COUNT
-    bw_bytes: float = Field(default=0.0, ge=0)
-    iops: float = Field(default=0.0, ge=0)
-    runtime: float = Field(default=0.0, ge=0)
+    bw_bytes: Number = Field(default=0.0, ge=0)
+    iops: Number = Field(default=0.0, ge=0)
+    runtime: Number = Field(default=0.0, ge=0)
     total_ios: int = _COUNT
     clat_ns: _Latency = _Latency()
 
@@ -113,14 +114,14 @@ class _Job(_Model):
     read: _Side = _Side()
     write: _Side = _Side()
     sync: _Sync = _Sync()
-    usr_cpu: float = 0.0
-    sys_cpu: float = 0.0
+    usr_cpu: Number = 0.0
+    sys_cpu: Number = 0.0
 
 
 class _Output(_Model):
     version: str = Field(alias="fio version")
-    timestamp_ms: Optional[int] = None
-    timestamp: Optional[int] = None
+    timestamp_ms: Optional[Whole] = None
+    timestamp: Optional[Whole] = None
     global_options: dict[str, Any] = Field(default={}, alias="global options")
     jobs: list[_Job] = []
     client_stats: list[_Job] = []

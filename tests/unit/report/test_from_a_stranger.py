@@ -307,6 +307,66 @@ def test_a_document_of_many_values(small: Path, name: str) -> None:
     assert "MemoryError" not in done.stderr
 
 
+def _said_of_luks(archive: Path, **figures: float) -> None:
+    """Each output of LUKS says this of its writes and reads, and no log says otherwise."""
+    for path in archive.glob("results/0*/id-*/cell.json"):
+        if json.loads(path.read_text())["configuration"] == "LUKS":
+            for log in path.parent.glob("output.*log*"):
+                log.unlink()
+            for output in path.parent.glob("json_output*"):
+                document = json.loads(output.read_text())
+                for side in (document["jobs"][0]["read"], document["jobs"][0]["write"]):
+                    latency = {**side["clat_ns"], "mean": figures.get("mean", 2e6)}
+                    side.update(figures, clat_ns={**latency, "bins": None})
+                output.write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize("value", [1.7e308, 1e300, 5e-324, 1e-300])
+@pytest.mark.parametrize("key", ["iops", "mean", "runtime", "bw_bytes"])
+def test_figures_that_no_cluster_has(
+    repeated: Path, tmp_path: Path, key: str, value: float
+) -> None:
+    """`PASS gains inf % (nan to nan)`, then a traceback, whose status CI takes for a FAIL."""
+    _said_of_luks(repeated, **{key: value})
+    metric = {"mean": "clat_ns_mean", "bw_bytes": "bandwidth_bytes_per_s"}.get(key, "iops")
+    files = tmp_path / "g.json", tmp_path / "g.xml"
+    options = ["--metric", metric, "--json", files[0], "--junit", files[1]]
+    gate = said("gate", repeated, "--loss", "5%", *options)
+    assert gate.exit_code == 3, gate.output
+    outputs = [gate.output, *(file.read_text() for file in files)]
+    for words in (["report"], ["history"], ["history", "--json"]):
+        done = said(*words, repeated)
+        assert done.exit_code in (0, 1), done.output
+        outputs.append(done.output)
+    outputs += [(repeated / f"report.{kind}").read_text() for kind in ("csv", "md", "json")]
+    for text in outputs:
+        assert not re.search(r"(?<![\w.-])[+-]?(inf|nan)(?![\w-])", text, re.IGNORECASE)
+
+
+def test_a_figure_that_is_not_the_sum_of_numbers(
+    repeated: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whatever goes wrong in what the gate prints, its status is not that of a FAIL."""
+
+    def closing(*_: Any) -> Iterable[str]:
+        raise OverflowError("math range error")
+
+    monkeypatch.setattr("cbt_crypto.report.gate.closing", closing)
+    done = said("gate", repeated, "--loss", "5%", "--junit", tmp_path / "g.xml")
+    assert done.exit_code == 2 and "cannot be judged" in done.output
+    assert "PASS" not in done.output and "FAIL" not in done.output
+
+
+@pytest.mark.parametrize("number", [10**400, -(10**400)], ids=["much", "little"])
+def test_counts_of_fio_that_no_computer_has(small: Path, number: int) -> None:
+    """They were divided: a traceback."""
+    for output in small.glob("results/0*/id-*/json_output*"):
+        document = json.loads(output.read_text())
+        document["timestamp_ms"] = number
+        output.write_text(json.dumps(document))
+    assert said("report", small).exit_code in (0, 1)
+
+
 def a_pack(path: Path, names: Iterable[str], manifest: Iterable[bytes]) -> Path:
     """A zip of empty files, with this for its manifest."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
