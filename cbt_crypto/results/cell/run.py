@@ -164,8 +164,10 @@ def read_run(folder: Folder, planned: PlannedCell) -> Run:
         run = replace(run, overwritten=times_overwritten(cell), steady_state=cell.steady_state)
         run = replace(run, osd_perf=cell.osd_perf)
         proof = cell_folder.document("proof.json", Proof)
-        run = replace(run, proof=proof)
-        failure = _refusal(cell, proof)
+        unlike = _contradiction(planned, cell, proof)
+        # What is another cell's, or says both, proves nothing.
+        run = replace(run, proof=None if unlike else proof)
+        failure = unlike or _refusal(cell, proof)
         if failure is not None:
             return replace(run, failure=failure)
         return _measured(run, cell_folder, cell)
@@ -180,6 +182,25 @@ def read_unproved_run(folder: Folder, planned: PlannedCell, cell: CellDocument) 
         return _measured(run, folder, cell)
     except Malformed as error:
         return replace(run, failure=str(error))
+
+
+def _contradiction(
+    planned: PlannedCell, cell: CellDocument, proof: Optional[Proof]
+) -> Optional[str]:
+    """Where the documents of a cell differ, as after a merge by hand or on a damaged disk."""
+    for key in ("iteration", "scenario", "configuration", "id"):
+        said, wanted = str(getattr(cell, key)), str(getattr(planned, key))
+        # Archives of version 0.1 have the first 8 digits of the id.
+        if said != wanted and not (key == "id" and said and wanted.startswith(said)):
+            return f"cell.json says {key} {said} and plan.json {wanted}; copy the archive again"
+    files = [process.json_file for process in cell.processes]
+    if len(set(files)) < len(files):
+        return "cell.json names the same output for two processes; copy the archive again"
+    if proof is not None and proof.configuration != cell.configuration:
+        return f"proof.json is of {proof.configuration}, not {cell.configuration}; measure it again"
+    if proof is not None and proof.proved and not all(one.proved for one in proof.overlays):
+        return "proof.json says proved, and of an overlay that it is not; measure it again"
+    return None
 
 
 def _refusal(cell: CellDocument, proof: Optional[Proof]) -> Optional[str]:

@@ -223,6 +223,10 @@ def _side(direction: str, side: _Side) -> Side:
     latency = side.clat_ns
     ended = max(latency.N or 0, side.total_ios)
     is_more = ended > side.total_ios and side.runtime > 0
+    # fio makes the one of the others.
+    off = abs(side.iops * side.runtime / 1000 - ended)
+    if side.runtime and ended and not is_more and off > 0.05 * ended + 1:
+        raise Malformed(f"says {side.iops:.6g} IOPS, and {ended} IOs in {side.runtime:.0f} ms")
     return Side(
         direction=direction,
         ios=ended,

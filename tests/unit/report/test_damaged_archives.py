@@ -200,6 +200,68 @@ def test_a_process_that_did_not_succeed_fails_its_cell(small, status):
     )
 
 
+def _two_cells_exchanged(small: Path) -> None:
+    path = small / "results" / "plan.json"
+    plan = json.loads(path.read_text())
+    first, third = plan["cells"][0], plan["cells"][2]
+    assert [first["configuration"], third["configuration"]] == ["Unencrypted", "LUKS"]
+    first["path"], third["path"] = third["path"], first["path"]
+    path.write_text(json.dumps(plan))
+
+
+def _another_s_proof(small: Path) -> None:
+    path = small / CELL / "proof.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "configuration": "LUKS"}))
+
+
+def _a_proof_that_says_both(small: Path) -> None:
+    path = small / CELL / "proof.json"
+    overlays = [{"overlay": "luks", "proved": False, "reason": "no OSD is on dm-crypt"}]
+    path.write_text(json.dumps({**json.loads(path.read_text()), "overlays": overlays}))
+
+
+def _one_output_for_two(small: Path) -> None:
+    processes = json.loads((small / CELL / "cell.json").read_text())["processes"]
+    _change_cell(small, processes=[*processes, {**processes[0], "volume": "1"}])
+
+
+def _ten_times_the_iops(small: Path) -> None:
+    path = small / CELL / JSON
+    text = path.read_text()
+    path.write_text(text.replace('"iops": 1000.0', '"iops": 10000.0'))
+    assert path.read_text() != text
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (_two_cells_exchanged, "cell.json says configuration LUKS and plan.json Unencrypted"),
+        (lambda small: _change_cell(small, iteration=1), "cell.json says iteration 1 and plan"),
+        (lambda small: _change_cell(small, id="id-00000007"), "cell.json says id id-00000007"),
+        (_another_s_proof, "proof.json is of LUKS, not Unencrypted"),
+        (_a_proof_that_says_both, "proof.json says proved, and of an overlay that it is not"),
+        (_one_output_for_two, "cell.json names the same output for two processes"),
+        (_ten_times_the_iops, f"{JSON} says 10000 IOPS, and 12000 IOs in 12000 ms"),
+    ],
+)
+def test_a_cell_that_contradicts_itself_has_no_figures(small, damage, reason):
+    """Each had a verdict and no warning; LUKS was the baseline, or had many times its IOPS."""
+    damage(small)
+    report = build(small)
+    cell = _cell(report)
+    assert (cell.state, cell.figures) == ("failed", {})
+    assert cell.reason is not None and cell.reason.startswith(reason)
+    if reason.startswith("proof.json"):
+        assert "3 of 4 cells proved" in report.headline[-1]
+
+
+def test_a_cell_whose_name_was_of_8_digits_is_the_same_cell(small):
+    """A run that goes on renames it, and leaves cell.json as it was."""
+    plan = small / "results" / "plan.json"
+    plan.write_text(plan.read_text().replace('"id": "id-00000000"', '"id": "id-0000000012345678"'))
+    assert _cell(build(small)).state == "measured"
+
+
 def test_a_cell_that_was_not_run_is_missing(small):
     shutil.rmtree(small / CELL)
     cell = _cell(build(small))
