@@ -261,10 +261,12 @@ def _control(report: Report) -> Iterator[str]:
 def _proved(report: Report) -> Iterator[str]:
     # Archives of a comparison may have cells at the same path, or the same ones.
     runs = {run.identity: run for cell in report.cells for run in cell.runs}
-    asked = [run.proof for run in runs.values() if run.proof is not None]
+    # One that failed before its proof counts: it would not be missed.
+    proofs = [run.proof for run in runs.values() if not run.is_missing]
     words = []
-    if asked:
-        words.append(f"{sum(proof.proved for proof in asked)} of {len(asked)} cells proved")
+    if any(proofs):
+        proved = sum(proof is not None and proof.proved for proof in proofs)
+        words.append(f"{proved} of {len(proofs)} cells proved")
     osds = _osd_hosts(report.environment)
     if osds and not all(table.is_of_drives for table in report.tables):
         said = (_counted_hosts(report.environment), *versions(report.environment))

@@ -132,6 +132,25 @@ def test_a_control_that_is_the_baseline_says_nothing(synthetic, tmp_path):
     assert r"\*" in markdown(report).partition("## Rows compared with one another")[2]
 
 
+def test_a_cell_that_failed_before_its_proof_is_one_that_is_not_proved(
+    synthetic: Any, tmp_path: Path
+) -> None:
+    """Four of twelve had no proof.json, and `8 of 8 cells proved` stood in the gate as well."""
+    archive = _campaign(synthetic, tmp_path / "a", 1.0, iterations=4, rounds=True)
+    for cell in archive.glob("results/*/*/cell.json"):
+        state = json.loads(cell.read_text())
+        if state["configuration"] == "LUKS":
+            cell.write_text(json.dumps({**state, "state": "failed", "reason": "no answer"}))
+            (cell.parent / "proof.json").unlink()
+    words = ["gate", "--loss", "5%", str(archive)]
+    for said in (build(archive).headline[-1], CliRunner().invoke(cbt_crypto, words).output):
+        assert "8 of 12 cells proved; 1 OSD host." in said
+    for cell in archive.glob("results/*/*/cell.json"):
+        if json.loads(cell.read_text())["configuration"] == "LUKS":
+            cell.unlink()
+    assert "8 of 8 cells proved" in build(archive).headline[-1], "those that never ran are missing"
+
+
 def test_the_control_s_proofs_are_among_those_of_configurations(
     synthetic: Any, tmp_path: Path
 ) -> None:
