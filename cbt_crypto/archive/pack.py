@@ -152,7 +152,7 @@ def _entry(name: str) -> zipfile.ZipInfo:
 
 
 #: Bytes of a zip's list of files; zipfile makes 20 of memory of each. A quarter million files.
-_LIST_BYTES = 32 << 20
+LIST_BYTES = 32 << 20
 _MANIFEST_BYTES = 96 << 20
 #: Of commas and brackets in the manifest, for each file; and what is free.
 _VALUES, _FREE_VALUES = 16, 1000
@@ -229,19 +229,26 @@ def is_pack(path: Path) -> bool:
     return path.is_file()
 
 
+#: How a zip ends (APPNOTE.TXT 4.3.14 to 4.3.16): if its list is large, with the list's end and
+#: where that is; then with the end of every list, here without a comment.
+_LARGE_END, _LARGE_AT, _END = (struct.Struct(f"<4s{form}") for form in ("36xQ8x", "4xQ4x", "8xL6x"))
+
+
 def _checked_size(stream: BinaryIO) -> int:
-    size = stream.seek(0, os.SEEK_END)
-    stream.seek(max(0, size - (1 << 16) - 200))
-    tail = stream.read()
+    """Its size; BadZipFile for an end as no pack has it, of which zipfile may read another list."""
+    size, length = stream.seek(0, os.SEEK_END), _LARGE_END.size + _LARGE_AT.size + _END.size
+    stream.seek(max(0, size - length))
+    tail = stream.read().rjust(length, b"\0")
     stream.seek(0)
-    # APPNOTE.TXT 4.3.16 and 4.3.14: the end of the list, and that of a large one.
-    listed = 0
-    for mark, place, form in ((b"PK\5\6", 12, "<L"), (b"PK\6\6", 40, "<Q")):
-        at = tail.rfind(mark)
-        if 0 <= at <= len(tail) - place - 8:
-            count = int(struct.unpack_from(form, tail, at + place)[0])
-            listed = max(listed, 0 if (form, count) == ("<L", 0xFFFFFFFF) else count)
-    if listed > _LIST_BYTES:
+    mark, listed = _END.unpack_from(tail, length - _END.size)
+    if mark != b"PK\5\6" or tail[-2:] != b"\0\0":
+        raise zipfile.BadZipFile
+    mark, at = _LARGE_AT.unpack_from(tail, _LARGE_END.size)
+    if mark == b"PK\6\7":
+        mark, listed = _LARGE_END.unpack_from(tail)
+        if mark != b"PK\6\6" or at != size - length:
+            raise zipfile.BadZipFile
+    if listed > LIST_BYTES:
         raise Malformed("lists more files than any campaign has, so it was not unpacked")
     return size
 

@@ -421,6 +421,50 @@ def test_a_zip_whose_list_is_longer_than_any(tmp_path: Path, large: bool) -> Non
     assert done.exit_code == 2 and "lists more files than any campaign has" in done.output
 
 
+def _end_says_mark(data: bytes) -> bytes:
+    at = data.rfind(b"PK\5\6")
+    return data[: at + 8] + b"PK\5\6" + data[at + 12 :]
+
+
+def _commented(data: bytes, comment: bytes) -> bytes:
+    return data[:-2] + struct.pack("<H", len(comment)) + comment
+
+
+def _large(data: bytes, at: int = 0) -> bytes:
+    """The same with the two records of a large list; `at` is how far off they say they are."""
+    end = data.rfind(b"PK\5\6")
+    count, size, offset = struct.unpack_from("<HLL", data, end + 10)
+    large = struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, count, count, size, offset)
+    where = struct.pack("<4sLQL", b"PK\6\7", 0, end + at, 1)
+    return data[:end] + large + where + data[end : end + 8] + b"\xff" * 12 + b"\0\0"
+
+
+@pytest.mark.parametrize(
+    ("forged", "why"),
+    [
+        (lambda data: data, "lists more files"),
+        (_end_says_mark, "lists more files"),
+        (lambda data: _commented(data, b"PK\5\6"), "is not a pack"),
+        (lambda data: _commented(data, b"a comment"), "is not a pack"),
+        (_large, "lists more files"),
+        (lambda data: _large(data, 7), "is not a pack"),
+        (lambda data: _commented(_large(data), b"PK\6\6" + bytes(60)), "is not a pack"),
+    ],
+)
+def test_a_zip_whose_end_is_not_where_it_seems(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forged: Callable[[bytes], bytes], why: str
+) -> None:
+    """A mark in the end's own fields, or in a comment, hid how long the list is."""
+    monkeypatch.setattr("cbt_crypto.archive.pack.LIST_BYTES", 10_000)
+    pack = tmp_path / "a.zip"
+    with zipfile.ZipFile(pack, "w") as packed:
+        for number in range(300):
+            packed.writestr(f"results/{number}", "")
+    pack.write_bytes(forged(pack.read_bytes()))
+    done = said("report", pack)
+    assert done.exit_code == 2 and why in done.output
+
+
 @pytest.mark.parametrize("kernel", [{"a": 1}, [1], 5])
 def test_a_kernel_that_is_no_text(small: Path, kernel: Any) -> None:
     path = small / "results" / "environment.json"
