@@ -34,8 +34,16 @@ _SEPARATOR = re.compile(r"([-._])")
 _LONGEST_NAME = 1000
 #: Nor has a report that people read a longer text; the rest of one is left out.
 _LONGEST_TEXT = 200_000
-#: `host = node1`, as Ceph reads it.
-_CONF_HOST = re.compile(r"^[ \t]*host[ \t]*=[ \t]*([^\s,;#]+)", re.IGNORECASE | re.MULTILINE)
+#: What names hosts in a ceph.conf, and a word there: `host = node1`, `mon_host = v2:node1:3300/0`.
+_CONF_HOSTS = re.compile(
+    r"^[ \t]*(?:(?:host|mon[ _-](?:host|addr|initial[ _-]members)|rgw[ _-]dns[ _-]name)[ \t]*="
+    r"|\[(?:mon|mgr|mds|client\.rgw)\.)([^#;\n]*)",
+    re.IGNORECASE | re.MULTILINE,
+)
+# A letter by itself is a monitor's name, and would be hidden in every sentence.
+_CONF_WORD = re.compile(
+    rf"(?:v[12]:)?((?=[\w.-]{{2}})(?=[\w.-]*[a-z]){_NAME.pattern})(?::\d+)?(?:/\d+)?", re.IGNORECASE
+)
 #: Users that tell nothing.
 _EVERYBODY = {"root", "ceph", "nobody", "admin"}
 
@@ -72,7 +80,8 @@ def hosts_of(report: Report) -> list[str]:
     texts = report.environment.get("ceph_conf")
     for text in texts.values() if isinstance(texts, Mapping) else ():
         # A host that no cell worked on, such as a monitor's.
-        hosts += _CONF_HOST.findall(str(text)[:_LONGEST_TEXT])
+        words = re.split(r"[\s,[\]]+", " ".join(_CONF_HOSTS.findall(str(text)[:_LONGEST_TEXT])))
+        hosts += [match[1] for match in map(_CONF_WORD.fullmatch, words) if match]
     for cell in report.cells:
         for run in cell.runs:
             hosts += [record.host for record in run.records]

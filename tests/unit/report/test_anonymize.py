@@ -130,6 +130,22 @@ def test_a_host_that_only_ceph_conf_names_is_hidden() -> None:
     assert hidden == ["secretmon", "other"]
 
 
+def test_every_line_of_ceph_conf_that_names_a_host() -> None:
+    """`host =` was looked for alone; a monitor called `a` hides no word of a sentence."""
+    conf = (
+        "[global]\nmon_host = qmon1, qmon2.lab:6789 [v2:10.0.0.1:3300/0,v1:[2001:db8::1]:6789/0]\n"
+        "mon host = v2:qmon3:3300/0 2001:db8::2 10.0.0.3 # in the cellar\n"
+        "mon_initial_members = a,qmon4\nmon-addr = qmon5:6789\n[mon.qmon6]\n[mon.b]\n"
+        "[client.rgw.qgate]\nRGW DNS Name = s3.payroll.example ; here\nlog_to_file = true\n"
+    )
+    report: Any = SimpleNamespace(environment={"ceph_conf": {"Plain": conf}}, cells=[])
+    hidden = ["qmon1", "qmon2.lab", "qmon3", "qmon4", "qmon5", "qmon6", "qgate"]
+    assert hosts_of(report) == [*hidden, "s3.payroll.example"]
+    said = Hider(hosts_of(report))(conf)
+    assert "qmon" not in said and "qgate" not in said and "payroll" not in said
+    assert "members = a,host4" in said and "in the cellar" in said and "address1:3300/0" in said
+
+
 def test_the_page_has_ceph_conf_line_by_line(small: Path) -> None:
     """It was one endless line; and of a host that only it names, anonymizing saw no line."""
     environment = small / "results" / "environment.json"
