@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.text import Text
 
-from cbt_crypto.archive.files import write_whole
+from cbt_crypto.archive.files import read_json, write_whole
 from cbt_crypto.archive.pack import Pack, is_pack, opened, pack, pack_summary
 from cbt_crypto.command_line import archive_argument, archives_argument, examples, say, say_error
 from cbt_crypto.errors import RunError, UsageError
@@ -124,7 +124,7 @@ def report(
                 built = _reopened(pack, **options)
             else:
                 built = build(pack.folder, ReportOptions(**options))
-            place = out_dir or _place_of(archive)
+            place = out_dir or _place_of(archive, built)
             _finish(built, place)
     if browser is not None:
         _print(browser, built, place, paper)
@@ -143,9 +143,9 @@ def _check_other(out_dir: Path, archive: Optional[Path] = None) -> None:
         )
 
 
-def _place_of(pack: Path) -> Path:
+def _place_of(pack: Path, built: Report) -> Path:
     """Where a pack's report goes. Raises UsageError for what somebody else may have put there."""
-    place = Path(f"{pack.name.partition('.')[0]}-report")
+    place = Path(f"{pack.name.removesuffix('.zip')}-report")
     if os.path.lexists(place):
         status = place.lstat()
         wrong = distrust(status, (os.geteuid(),), is_group_ours=True)
@@ -153,6 +153,9 @@ def _place_of(pack: Path) -> Path:
             raise UsageError(f"{place}: {wrong or 'is no directory'}; name another with -o")
         if any(place.iterdir()) and not (place / "report.json").is_file():
             raise UsageError(f"{place}: is no report's directory; name another with -o")
+        there = (read_json(place / "report.json") or {}).get("environment")
+        if isinstance(there, dict) and there.get("started") != built.environment.get("started"):
+            raise UsageError(f"{place}: has another campaign's report; name another with -o")
     _check_other(place)
     return place
 

@@ -113,6 +113,32 @@ def test_the_usual_place_for_a_pack_s_report(
     assert (place / "report.json").read_text() == "mine"
 
 
+def test_packs_whose_names_begin_alike(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ceph-18.4.zip replaced the report of ceph-18.2.zip; and b/results.zip that of a/results."""
+    for place in ("a", "b"):
+        (tmp_path / place).mkdir()
+    monkeypatch.chdir(tmp_path)
+    for name in ("ceph-18.2.zip", "ceph-18.4.zip", "a/ceph-18.2.zip"):
+        said("pack", small, "-o", name)
+        assert said("report", name).exit_code == 0
+    assert sorted(tmp_path.glob("*-report")) == [
+        tmp_path / "ceph-18.2-report", tmp_path / "ceph-18.4-report"
+    ]  # fmt: skip
+    environment = small / "results" / "environment.json"
+    environment.write_text(json.dumps({**json.loads(environment.read_text()), "started": 1.8e9}))
+    before = (tmp_path / "ceph-18.2-report" / "report.json").read_text()
+    for words in ((), ("--summary", "--anonymize")):
+        pack = "b/ceph-18.2.zip"
+        Path(pack).unlink(missing_ok=True)
+        said("pack", small, *words, "-o", pack)
+        result = said("report", pack)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "ceph-18.2-report: has another campaign's report; name" in result.stderr
+    assert (tmp_path / "ceph-18.2-report" / "report.json").read_text() == before
+
+
 @pytest.mark.parametrize("command", ["report", "compare"])
 def test_a_report_does_not_replace_that_of_another_archive(
     small: Path, tmp_path: Path, command: str
