@@ -270,8 +270,11 @@ def history(reports: Mapping[str, Report]) -> tuple[list[Grid], list[Point]]:
     for row in rows:
         first, *others = row.cells
         for name in [] if row.is_baseline else others:
-            pair = (row.cells[each].comparisons.get("iops") for each in (name, first))
-            if reports[name].baseline == reports[first].baseline:
+            cells = (row.cells[name], row.cells[first])
+            is_like = reports[name].baseline == reports[first].baseline
+            # What both have in common says nothing of a change.
+            if is_like and not set.intersection(*map(_identities, (cells[:1], cells[1:]))):
+                pair = (cell.comparisons.get("iops") for cell in cells)
                 changes[(row.load, row.name, name)] = ratio(*pair)
     judged = _judged(changes)
     points = [
@@ -353,16 +356,26 @@ def minute(epoch_s: float) -> str:
 
 
 def once(reports: Mapping[str, Report]) -> tuple[dict[str, Report], list[str]]:
-    """Each campaign's report once, and a sentence for each archive that is a copy of another."""
-    first: dict[frozenset[object], str] = {}
-    kept, notes = {}, []
+    """Each campaign's report once, and a sentence for each archive that has another's runs."""
+    known: dict[str, set[object]] = {}
+    notes = []
     for name, report in reports.items():
-        of = frozenset(r.identity for c in report.cells for r in c.runs if r.records)
-        if of and first.setdefault(of, name) != name:
-            notes.append(f"{name}: is the same campaign as {first[of]}, so it is used once")
-        else:
-            kept[name] = report
-    return kept, notes
+        own = _identities(report.cells)
+        same = next((other for other, of in known.items() if of == own), None) if own else None
+        if same is not None:
+            notes.append(f"{name}: is the same campaign as {same}, so it is used once")
+            continue
+        for other, of in known.items():
+            if own & of:
+                runs = f"{len(own & of)} of {counted(len(own), 'cell')}"
+                notes.append(f"{name}: shares {runs} with {other}; rows with them are not compared")
+        known[name] = own
+    return {name: reports[name] for name in known}, notes
+
+
+def _identities(cells: Iterable[ReportCell]) -> set[object]:
+    """What only copies of their runs have as well."""
+    return {run.identity for cell in cells for run in cell.runs if run.records}
 
 
 def _started(report: Report) -> float:

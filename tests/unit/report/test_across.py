@@ -117,6 +117,25 @@ def test_one_measurement_is_not_two(synthetic: Any, tmp_path: Path) -> None:
     assert {point["archive"] for point in json.loads(result.stdout)} == {str(here)}
 
 
+def test_a_copy_made_midway_shows_no_change(synthetic: Any, tmp_path: Path) -> None:
+    """It was one measurement, and the whole campaign another, of which nothing `changed`."""
+    whole = _archive(synthetic, tmp_path / "whole", 0.8, 1)
+    early = Path(shutil.copytree(whole, tmp_path / "early"))
+    for cell in early.glob("results/00000003/*"):
+        shutil.rmtree(cell)
+    other = _archive(synthetic, tmp_path / "other", 0.8, 2, started=1.8e9)
+    words = ["history", "--json", *map(str, (early, whole, other))]
+    result = CliRunner().invoke(cbt_crypto, words)
+    shared = "shares 18 of 24 cells with"
+    assert f"note: {whole}: {shared} {early}; rows with them are not compared" in result.stderr
+    points = [one for one in json.loads(result.stdout) if one["configuration"] == "LUKS"]
+    changed = {(one["archive"], one["changed"], one["of_first_percent"] is None) for one in points}
+    assert changed == {
+        (str(early), None, True), (str(whole), None, True), (str(other), None, False)
+    }  # fmt: skip
+    assert result.stderr.count("note: ") == 1
+
+
 def test_runs_of_two_archives_count_once(synthetic: Any, tmp_path: Path) -> None:
     """Hosts and cells of runs that are in both archives were counted twice."""
     here = _archive(synthetic, tmp_path / "a", 0.8, 1)
@@ -206,10 +225,12 @@ def test_words_of_a_history_are_broken_where_people_would(small: Path, width: in
     assert max(map(len, shown.splitlines())) <= width
 
 
-def test_no_change_is_not_minus_nothing(synthetic: Any, tmp_path: Path) -> None:
+def test_no_change_is_not_minus_nothing(
+    synthetic: Any, tmp_path: Path, measured_again: Any
+) -> None:
     """A percentage that fell by 0.04 % was shown as -0.0 %."""
     archive = _archive(synthetic, tmp_path / "a", 0.8, 1)
-    reports = {"a": build(archive), "b": build(archive)}
+    reports = {"a": build(archive), "b": build(measured_again(archive, tmp_path / "b"))}
     table = reports["b"].tables[0]
     lower = replace(table.sections[0], cells=tuple(map(_a_little_lower, table.sections[0].cells)))
     tables = (replace(table, sections=(lower,)), *reports["b"].tables[1:])
@@ -249,7 +270,7 @@ def test_what_was_measured_once_has_no_verdict(small: Path) -> None:
 
 def _renamed(archive: Path, names: dict[str, str]) -> Path:
     """The archive with other names of configurations, in its plan and its cells."""
-    for place in (archive / "results/plan.json", *archive.glob("results/*/*/cell.json")):
+    for place in (archive / "results/plan.json", *archive.glob("results/*/*/[cp]*.json")):
         text = place.read_text()
         for old, new in names.items():
             text = text.replace(f'"{old}"', f'"{new}"')
