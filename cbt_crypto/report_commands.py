@@ -399,6 +399,9 @@ def _limits(ctx: click.Context, option: click.Parameter, values: Any) -> dict[st
         if 0 < number < 1 and not text.endswith("%"):
             meant = f"write {number:g}%, or {100 * number:g}% if that is meant"
             raise click.BadParameter(f"{text!r} may be a share or a percentage; {meant}")
+        if name in found:
+            of = f"of {name} " if name else ""
+            raise click.BadParameter(f"the limit {of}is given twice; which one is meant?")
         found[name] = number
     if "" not in found:
         raise click.BadParameter("say also what all others may lose, for example --loss 5%")

@@ -162,7 +162,7 @@ def _end(cell: Optional[ReportCell], figure: str, scale: float, end: str) -> Opt
 def _throughput(table: Table) -> Bars:
     if table.op_size is not None and table.op_size >= LARGE:
         figure = "bandwidth_bytes_per_s"
-        return _bars(table, "throughput", figure, "Throughput", "MB/s", 1e-6)
+        return _bars(table, "throughput", figure, "Bandwidth", "MB/s", 1e-6)
     return _bars(table, "throughput", "iops", "IOPS", "IO/s", 1.0)
 
 
@@ -321,7 +321,7 @@ class _Shown(NamedTuple):
 
 
 _IOPS = _Shown("IOPS", "iops", "IO/s", 1.0)
-_THROUGHPUT = _Shown("Throughput", "bandwidth_bytes_per_s", "MB/s", 1e-6)
+_THROUGHPUT = _Shown("Bandwidth", "bandwidth_bytes_per_s", "MB/s", 1e-6)
 
 
 def size_charts(tables: Iterable[Table]) -> Iterator[tuple[str, Bars]]:

@@ -344,6 +344,19 @@ def test_a_configuration_has_a_limit_of_its_own_and_packs_are_read(
 
 
 def test_a_figure_that_cannot_be_lost(small: Path) -> None:
+@pytest.mark.parametrize("twice", [("5%", "50%"), ("5%", "LUKS=9%", "LUKS=20%")])
+def test_a_limit_that_is_given_twice(small: Path, twice: tuple[str, ...]) -> None:
+    """A pipeline that added an option at the end made a PASS of a FAIL: the last one won."""
+    result = _run(small, *(word for loss in twice for word in ("--loss", loss)))
+    assert result.exit_code == 2 and "is given twice" in result.output
+
+
+def test_bandwidth_is_not_called_throughput(repeated: Path) -> None:
+    """That is IOPS everywhere else: `worse by more than 5 % in throughput`."""
+    output = _run(repeated, "--loss", "5", "--metric", "bandwidth_bytes_per_s").output
+    assert "worse by more than 5 % in bandwidth" in output and "throughput" not in output
+
+
     result = _run(small, "--loss", "5", "--metric", "osd_cpu_share_rest_percent")
     assert result.exit_code == 2
     assert re.search(
