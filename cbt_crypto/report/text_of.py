@@ -9,7 +9,7 @@ from cbt_crypto.report import wording
 from cbt_crypto.report.figures.metric import Where, left_out
 from cbt_crypto.report.model import Comparison, Pair, Report, Section, Table
 from cbt_crypto.report.wording import Grid
-from cbt_crypto.results.repetition import FEWEST_ROUNDS
+from cbt_crypto.results.repetition import FEWEST_PAIRS, FEWEST_ROUNDS
 
 #: Half ranges from this on, in percent, have no decimals: no column has room for them.
 _WIDE = 99.95
@@ -33,6 +33,26 @@ TOO_FEW_ROUNDS = (
     "can put all results of one configuration above all of another's. "
     f"A verdict needs iterations: {FEWEST_ROUNDS} or more."
 )
+_UNRELATED = (
+    "No verdict: the rows were not measured in the same rounds of one campaign. For a verdict, "
+    "measure them in the same rounds."
+)
+_TOO_LITTLE = (
+    "No verdict: what was repeated is too little to show how much deployments differ. A verdict "
+    f"needs iterations: {FEWEST_ROUNDS} or more, or {FEWEST_PAIRS} pairs of turns."
+)
+#: What a basis says -> what stands there then; the first that any comparison has.
+_WHY_NONE = {
+    "failed or did no IO": "No verdict: cells failed or did no IO. Run the campaign again with the "
+    "same file and archive.",
+    "one pair on each": "No verdict: each deployment has one pair of turns, and a place in the "
+    "round looks like a difference. A verdict needs turns: 2 or more, and iterations: "
+    f"{FEWEST_ROUNDS} or more.",
+    "in different campaigns": _UNRELATED,
+    "not measured in the same rounds": _UNRELATED,
+    "within these runs": _TOO_LITTLE,
+    "turns of two groups": _TOO_LITTLE,
+}
 #: Stands where a campaign has only begun, or measured its baseline alone.
 NOTHING = "Nothing is compared: nothing but the baseline has been measured."
 
@@ -79,8 +99,11 @@ def verdicts(report: Report) -> str:
 def _why_none(report: Report) -> str:
     if report.is_unfinished:
         return NO_VERDICT_YET
-    levels = {cell.comparisons["iops"].level for cell in report.cells if "iops" in cell.comparisons}
-    return TOO_FEW_ROUNDS if "rounds" in levels else NO_VERDICT
+    iops = [cell.comparisons["iops"] for cell in report.cells if "iops" in cell.comparisons]
+    if any(one.level == "rounds" and "no verdict" not in (one.basis or "") for one in iops):
+        return TOO_FEW_ROUNDS
+    bases = "\n".join(one.basis or "" for one in iops)
+    return next((why for said, why in _WHY_NONE.items() if said in bases), NO_VERDICT)
 
 
 def pair_grids(report: Report, tables: Iterable[Table]) -> dict[str, Grid]:

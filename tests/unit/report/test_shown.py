@@ -19,6 +19,7 @@ from cbt_crypto.report.markdown import markdown
 from cbt_crypto.report.model import Comparison, Report, ReportCell, without_missing
 from cbt_crypto.report.page import page
 from cbt_crypto.report.so_far import so_far
+from cbt_crypto.report.text_of import verdicts
 
 pytestmark = pytest.mark.unit
 
@@ -105,6 +106,76 @@ def test_two_rounds_are_not_one(repeated: Path) -> None:
     text = printed(repeated)
     assert "No verdict: each configuration was deployed two or three times" in text
     assert "deployed once" not in text
+
+
+def _why_none(archive: Path) -> str:
+    """What stands where no comparison has a verdict; of a summary the same."""
+    built = build(archive)
+    (said,) = [one for one in built.headline if one.startswith("No verdict")]
+    assert said in markdown(reopened(json.dumps(document(built)).encode()))
+    return said
+
+
+def test_a_baseline_of_which_one_cell_failed_is_no_single_deployment(repeated: Path) -> None:
+    """After four rounds it said `each configuration was deployed once`, and to ask for four."""
+    for cell in cells(repeated):
+        if (cell["configuration"], cell["iteration"]) == ("Unencrypted", 1):
+            place = repeated / cell["path"] / "cell.json"
+            state = json.loads(place.read_text())
+            place.write_text(json.dumps({**state, "state": "failed", "reason": "no answer"}))
+    said = _why_none(repeated)
+    assert said.startswith("No verdict: cells failed or did no IO. Run the campaign again")
+
+
+def test_a_row_that_was_added_later_was_deployed_often_enough(repeated: Path) -> None:
+    """Of four deployments on another day it said `deployed two or three times`, for ever."""
+    plan = repeated / "results/plan.json"
+    kept = [cell for cell in cells(repeated) if cell["configuration"] != "control"]
+    plan.write_text(json.dumps({**json.loads(plan.read_text()), "cells": kept}))
+    for cell in kept:
+        place = repeated / cell["path"] / "cell.json"
+        state = json.loads(place.read_text())
+        later = 1e6 if cell["configuration"] == "LUKS" else 0.0
+        place.write_text(json.dumps({**state, "started": state["started"] + later}))
+    said = _why_none(repeated)
+    assert said.startswith("No verdict: the rows were not measured in the same rounds")
+    assert "two or three" not in said
+
+
+@pytest.mark.parametrize(
+    ("bases", "said"),
+    [
+        (["6 deployments of each, in different campaigns; no verdict"], "not measured in the same"),
+        (["4 deployments side by side, 4 pairs of turns in all, one pair on each; no verdict"],
+         "turns: 2 or more"),
+        (["within these runs, of one deployment; no verdict"], "6 pairs of turns"),
+        (["within this run, of one deployment; no verdict"], "deployed once"),
+        (["2 deployments of each, in rounds"], "two or three times"),
+        (["2 deployments of each, in rounds; 3 % was asked for and not reached",
+          "6 deployments of each, in different campaigns; no verdict"], "two or three times"),
+        (["1 of 8 cells of both rows failed or did no IO; no verdict"], "cells failed or did no"),
+    ],
+)  # fmt: skip
+def test_why_there_is_no_verdict(small: Path, bases: list[str], said: str) -> None:
+    """Level and basis are what a report, or its summary, says of a comparison."""
+    report = build(small)
+    rows = iter([cell for cell in report.cells if cell.name == "LUKS"])
+    for basis in bases:
+        level = "rounds" if "deployments" in basis else "run"
+        report = _with_basis(report, next(rows), Comparison(50.0, 40, 60, basis, level))
+    assert said in verdicts(report)
+
+
+def _with_basis(report: Report, row: ReportCell, compared: Comparison) -> Report:
+    other = replace(row, comparisons={"iops": compared})
+    tables = tuple(
+        replace(table, sections=tuple(
+            replace(section, cells=tuple(other if cell is row else cell for cell in section.cells))
+            for section in table.sections
+        ))
+        for table in report.tables
+    )  # fmt: skip
+    return replace(report, tables=tables)
 
 
 def test_only_limits_what_is_printed_and_not_the_files(small: Path) -> None:
