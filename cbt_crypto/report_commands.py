@@ -466,17 +466,17 @@ def gate(
             options = ReportOptions(baseline=baseline)
             built = build(_unpacked_path(archive, stack, "gate"), options)
         findings = gate.findings(built, question, only)
+        lines = [*(one.line for one in findings), *gate.closing(built, question, findings)]
+        documents = (
+            ("--json", json_file, gate.as_json(built, question, findings)),
+            ("--junit", junit_file, gate.as_junit(findings, built.title, caveats(built))),
+        )
     except NONSENSE as error:
         # The exit status of a traceback, 1, would tell CI that too much is lost.
         raise UsageError(f"{archive}: cannot be judged ({type(error).__name__}: {error})") from None
     if only and not findings:
         like = next((answer.what for answer in gate.findings(built, question)), "")
         said = f"--only {' '.join(only)}: matches no workload that is compared"
-        lines = [*(one.line for one in findings), *gate.closing(built, question, findings)]
-        documents = (
-            ("--json", json_file, gate.as_json(built, question, findings)),
-            ("--junit", junit_file, gate.as_junit(findings, built.title, caveats(built))),
-        )
         raise UsageError(f'{said}; it is searched for in names such as "{like}"')
     for line in lines:
         say(line)

@@ -207,7 +207,7 @@ def _most_lost(row: _Row) -> float:
 
 def _range(iops: Comparison) -> str:
     if iops.low is None or iops.high is None or iops.says_nothing:
-        return wording.UNKNOWN_YET
+        return wording.TOO_NOISY
     lost, gained = 100 - iops.low, iops.high - 100
     if lost >= 0 and gained >= 0:
         return f"{lost:.1f} % lost to {gained:.1f} % gained"
@@ -222,10 +222,7 @@ def too_noisy(report: Report) -> str:
     low, high = _ends(report.controls) or (100.0, 100.0)
     if max(high - 100, 100 - low) <= _CONTROL_NOISY:
         return ""
-    return (
-        f"too noisy. Measured a second time, the baseline may be from {low:.0f} to {high:.0f} % "
-        "of itself"
-    )
+    return f"too noisy (the repeated baseline may be {low:.0f} to {high:.0f} % of the first)"
 
 
 def _ends(controls: Sequence[Comparison]) -> Optional[tuple[float, float]]:
@@ -348,8 +345,8 @@ def _limits(report: Report) -> Iterator[str]:
         if cell.direction == "read" and cell.figures.get(FROM_MEMORY, 0.0) >= _FROM_MEMORY
     ]
     if memory:
-        rows = f"{len(memory)} of {len(cells)} rows"
-        yield f"Reads came from memory, not from drives, in {rows}."
+        reads = sum(cell.direction == "read" for cell in cells)
+        yield f"Most reads came from memory in {len(memory)} of {counted(reads, 'row')} of reads."
     yield from limits_of_rows([cell.limit for cell in cells])
     warned = [cell for cell in cells if any(w.startswith(_SATURATED) for w in cell.warnings)]
     if warned and not any(cell.limit for cell in cells):

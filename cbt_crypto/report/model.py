@@ -293,7 +293,7 @@ def without_missing(report: Report) -> Report:
         return report
     tables = tuple(table for table in map(_table, report.tables) if table.sections)
     have, them = ("has", "it") if len(missing) == 1 else ("have", "them")
-    counted = f"{len(missing)} of {len(report.cells)} cells {have} not been run"
+    counted = f"{len(missing)} of {len(report.cells)} rows {have} not been run"
     # Not the same command: it may have had --only.
     note = f"{counted}; run the campaign again with the same file and archive to measure {them}"
     return replace(report, tables=tables, notes=(*report.notes, note))

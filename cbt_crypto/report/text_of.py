@@ -70,7 +70,7 @@ def interval(comparison: Optional[Comparison], loss: bool) -> str:
         return "-"
     low, high = comparison.low, comparison.high
     if comparison.says_nothing:
-        return wording.UNKNOWN_YET
+        return wording.TOO_NOISY
     if comparison.is_of_one_deployment:
         half = (high - low) / 2
         return f"within run ±{half:.{1 if half < _WIDE else 0}f}"

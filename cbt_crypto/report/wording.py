@@ -15,7 +15,7 @@ from cbt_crypto.results.readers.fio import SYNC
 EMULATED = "emulated CPU: these figures say nothing about real hardware"
 
 #: Stands for an interval, or a range, between whose bounds everything lies.
-UNKNOWN_YET = "nothing known yet"
+TOO_NOISY = "too noisy to say"
 
 
 def emulated_in(names: Sequence[str]) -> str:

@@ -105,7 +105,7 @@ def _point(
         low, high = (None if end is None else 100 - end for end in (high, low))
     text = f"{cell.in_legend}: {percent:.1f} %"
     if compared.says_nothing:
-        text += f", {wording.UNKNOWN_YET}"
+        text += f", {wording.TOO_NOISY}"
     elif low is not None and high is not None:
         text += f", {low:.1f} to {high:.1f}"
     shown, of_one = bool(compared.differs), compared.is_of_one_deployment

@@ -104,7 +104,7 @@ def change(conclusion: Conclusion, loss: bool = False) -> str:
     """The change in percent, or the percent lost; its interval where no difference is shown."""
     iops = conclusion.iops
     if iops.says_nothing and not iops.differs:
-        return wording.UNKNOWN_YET
+        return wording.TOO_NOISY
     if iops.low is not None and iops.high is not None and not iops.differs:
         if loss:
             return f"{text_of.interval(iops, loss)} % lost"

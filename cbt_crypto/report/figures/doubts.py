@@ -128,7 +128,7 @@ def _most(counts: Mapping[str, float]) -> Optional[tuple[str, float]]:
 
 
 def _word(share: float) -> str:
-    return "less" if share < 0 else "more"
+    return "fewer" if share < 0 else "more"
 
 
 def _numbers(evidence: Mapping[str, Any], key: str) -> dict[str, float]:

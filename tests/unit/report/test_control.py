@@ -236,7 +236,7 @@ def test_a_control_agrees_only_where_a_small_loss_would_show(
     report = build(synthetic.write_archive(campaign, tmp_path / "a"))
     (said,) = [one for one in report.headline if one.startswith("Control: ")]
     if spread == 1.0:
-        assert re.match(r"Control: too noisy\. .* may be from \d+ to \d{3,} % of itself;", said)
+        assert re.match(r"Control: too noisy \(the .* may be \d+ to \d{3,} % of the first\);", said)
         return
     found = re.fullmatch(
         r"Control: (?:agrees within (\d+) %\.|no difference found, but one of up to (\d+) % would "

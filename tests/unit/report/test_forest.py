@@ -73,7 +73,7 @@ def test_what_goes_beyond_the_axis_gets_an_arrow(small: Path) -> None:
     assert (found.low, found.high) == (0, 200)
     text = forest_svg(found)
     assert text.count(" Z") >= 4, "arrows at both ends of two intervals"
-    assert "LUKS: 150.0 %, nothing known yet" in titles(text)
+    assert "LUKS: 150.0 %, too noisy to say" in titles(text)
 
 
 def test_a_failed_cell_is_there_as_a_word_and_one_not_run_is_not(small: Path) -> None:

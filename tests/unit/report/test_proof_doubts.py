@@ -70,6 +70,8 @@ def test_an_osd_that_serves_far_more_than_the_mean() -> None:
         "osd.3 served 60 % more operations than the mean of 4 OSDs; it is primary of 60 % more "
         "placement groups"
     )
+    (said,) = _said("read", _osds([1000, 1000, 1000, 2000], [20, 20, 20, 10]))
+    assert said.endswith("it is primary of 43 % fewer placement groups")
     assert _said("read", _osds([1000, 1000, 1000, 1200])) == []
     assert _said("read", _osds([1, 1, 1, 9])) == []
 

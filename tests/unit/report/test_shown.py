@@ -64,7 +64,7 @@ def test_one_sentence_counts_what_was_not_run(small: Path, tmp_path: Path) -> No
     text = printed(small)
     assert "missing" not in text
     assert "random writes" not in text, "a section of which nothing was run"
-    assert "3 of 4 cells have not been run; run the campaign again with" in text
+    assert "3 of 4 rows have not been run; run the campaign again with" in text
     write(build(small), tmp_path / "out")
     for name in ("report.md", "report.html"):
         assert "missing" not in (tmp_path / "out" / name).read_text().partition("<script")[0]
@@ -81,7 +81,7 @@ def test_nothing_at_all_was_run(small: Path, tmp_path: Path) -> None:
     for cell in cells(small):
         shutil.rmtree(small / cell["path"])
     text = printed(small)
-    assert "4 of 4 cells have not been run" in text
+    assert "4 of 4 rows have not been run" in text
     assert "Nothing is compared: nothing but the baseline has been measured." in text
     assert "was deployed once" not in text
     assert write(build(small), tmp_path / "out")
@@ -210,7 +210,7 @@ def test_what_is_as_wide_as_everything_is_said_in_words(
     show(built, Console(file=output, width=120))
     outputs = [output.getvalue(), markdown(built), page(built), "\n".join(so_far(built, 9))]
     for text in outputs:
-        assert "nothing known yet" in text
+        assert "too noisy to say" in text
         assert not re.search(r"±[0-9]{4}|0\.0 to [0-9]{4}", text)
 
 
