@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from cbt_crypto.results.cell.run import Run, dimensions_of, read_unproved_run
 from cbt_crypto.results.readers.fio import Job
 from cbt_crypto.results.readers.process_output import (
     KBENCH_HEADING,
-    NAMED,
+    NUMBERED,
     parse_output,
     read_output,
 )
@@ -349,9 +350,9 @@ def _loads(folder: Folder, name: str) -> Iterator[_PublishedLoad]:
     if data is None:
         return
     if KBENCH_HEADING in data:
-        for job in read_output("kbench", data).jobs:
+        for number, job in enumerate(read_output("kbench", data).jobs):
             load = {"test": job.name.partition(" ")[0], **_published_parameters(job)}
-            yield _PublishedLoad(name, f"kbench{NAMED}{job.name}", KBENCH, load)
+            yield _PublishedLoad(name, f"kbench{NUMBERED}{number}", KBENCH, load)
     elif b"Requests/sec:" in data and b"Latency distribution:" in data:
         yield _PublishedLoad(name, "etcd_benchmark", "etcd", {"mode": "put"})
     else:
@@ -362,15 +363,20 @@ def _loads(folder: Folder, name: str) -> Iterator[_PublishedLoad]:
         yield from _of_fio(name, jobs)
 
 
-def _of_fio(name: str, jobs: Iterable[Job]) -> Iterator[_PublishedLoad]:
-    """One workload if all jobs are alike; else each job is one, as they ran in turn."""
-    named = {job.name: _published_parameters(job) for job in jobs}
-    loads = {tuple(sorted(parameters.items())) for parameters in named.values()}
-    if len(loads) == 1:
-        yield _PublishedLoad(name, "fio", "fio", next(iter(named.values())))
+#: Options of a job that begins when those before it have ended.
+_IN_TURN = {"stonewall", "wait_for_previous"}
+
+
+def _of_fio(name: str, jobs: Sequence[Job]) -> Iterator[_PublishedLoad]:
+    """One workload if all jobs are alike and ran at once; else each job is one, with its clones."""
+    loads = [(job.name, _published_parameters(job)) for job in jobs]
+    is_one = all(parameters == loads[0][1] for _, parameters in loads)
+    if is_one and not any(_IN_TURN & job.options.keys() for job in jobs[1:]):
+        yield _PublishedLoad(name, "fio", "fio", loads[0][1])
         return
-    for job, parameters in named.items():
-        yield _PublishedLoad(name, f"fio{NAMED}{job}", "fio", parameters)
+    for (_, parameters), numbers in groupby(range(len(loads)), lambda number: loads[number]):
+        kind = f"fio{NUMBERED}{','.join(map(str, numbers))}"
+        yield _PublishedLoad(name, kind, "fio", parameters)
 
 
 def _published_parameters(job: Job) -> dict[str, Any]:

@@ -211,22 +211,23 @@ READERS: Mapping[str, Callable[[bytes], FioOutput]] = {
     "rados_bench": parse_rados_bench,
     "kbench": parse_kbench,
 }
-#: Between a kind and the name of the one job that counts, in a file with several jobs.
-NAMED = ":"
+#: Between a kind and the numbers of the jobs that count, in a file with several loads.
+NUMBERED = ":"
 
 
 def read_output(kind: str, data: bytes) -> FioOutput:
     """The results of a process. Raises Malformed, also for a kind that is not known."""
-    kind, _, name = kind.partition(NAMED)
+    kind, _, numbers = kind.partition(NUMBERED)
     reader = READERS.get(kind)
     if reader is None:
         raise Malformed(f"is of a process of kind {kind!r}, which this version cannot read")
     output = reader(data)
-    if not name:
+    if not numbers:
         return output
-    jobs = tuple(job for job in output.jobs if job.name == name)
+    chosen = numbers.split(",")
+    jobs = tuple(job for number, job in enumerate(output.jobs) if str(number) in chosen)
     if not jobs:
-        raise Malformed(f"holds no job {name!r}")
+        raise Malformed(f"holds no job {numbers!r}")
     return replace(output, jobs=jobs)
 
 

@@ -159,6 +159,38 @@ def test_jobs_that_ran_one_after_another_are_loads_of_their_own(tmp_path: Path, 
     assert [len(run.records) for run in runs] == [1, 1]
 
 
+@pytest.mark.parametrize(
+    ("jobs", "loads"),
+    [
+        ([("a", "4K", "1"), ("b", "4K", "1")], [(4096, 0, 1), (4096, 1, 1)]),
+        ([("t", "4K", "1"), ("t", "1M", "1")], [(4096, 0, 1), (1 << 20, 0, 1)]),
+        ([("t", "4K", "1"), ("t", "4K", "1"), ("u", "4K", "1")], [(4096, 0, 2), (4096, 1, 1)]),
+        ([("a", "4K", None), ("b", "4K", None)], [(4096, 0, 2)]),
+    ],
+)
+def test_jobs_that_waited_for_one_another_are_not_added_up(
+    tmp_path: Path, data: Path, jobs: list[Any], loads: list[Any]
+) -> None:
+    """Two of 1000 IOPS in turn were 2000; of two with one name, one was the other's size."""
+    document = _json(data)
+    job = document["jobs"][0]
+    options = {**document["global options"], **job["job options"]}
+    document["global options"] = {}
+    document["jobs"] = [
+        {**job, "jobname": name, "job options": {
+            **options, "bs": size, **({} if waits is None else {"stonewall": waits})}}
+        for name, size, waits in jobs
+    ]  # fmt: skip
+    (tmp_path / "a.json").write_text(json.dumps(document))
+    runs = read_published(tmp_path / "a.json", "a")
+    iops = job["read"]["iops"]
+    assert [run.dimensions["op_size"] for run in runs] == [size for size, *_ in loads]
+    assert [run.planned.iteration for run in runs] == [iteration for _, iteration, _ in loads]
+    assert [sum(record.iops for record in run.records) for run in runs] == pytest.approx(
+        [iops * count for *_, count in loads], rel=1e-3
+    )
+
+
 def _json(data: Path) -> dict:
     text = (data / "fio/randread.json").read_text()
     found: dict = json.JSONDecoder().raw_decode(text, text.index("{"))[0]
