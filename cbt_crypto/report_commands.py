@@ -227,7 +227,9 @@ def _reopened(pack: Pack, only: Sequence[str], baseline: Optional[str], **option
         raise UsageError("--only and --baseline need the runs; this pack is a summary alone")
     report = reopened(pack.report())
     loss = options["loss"] or report.options.loss
-    report = replace(report, options=replace(report.options, loss=loss))
+    word = "A summary: what it says is its sender's word; a pack of the runs can be checked."
+    headline = (word, *(sentence for sentence in report.headline if sentence != word))
+    report = replace(report, options=replace(report.options, loss=loss), headline=headline)
     return anonymized(report) if options["anonymize"] else report
 
 

@@ -367,6 +367,18 @@ def test_counts_of_fio_that_no_computer_has(small: Path, number: int) -> None:
     assert said("report", small).exit_code in (0, 1)
 
 
+def test_a_summary_is_said_to_be_its_sender_s_word(data: Path, tmp_path: Path) -> None:
+    """Its sentences stood as the program's own, against its own table."""
+    pack = forged(data, tmp_path / "a.zip", lambda one: one.update(headline=["No cost found."]))
+    out = tmp_path / "out"
+    lines = said("report", pack, "-o", out).output.splitlines()
+    texts = [(out / name).read_text() for name in ("report.md", "report.html")]
+    for text in ("\n".join(lines), *texts):
+        assert 0 <= text.find("its sender") < text.find("No cost found.")
+    again = json.loads((out / "report.json").read_text())["headline"]
+    assert sum("its sender" in sentence for sentence in again) == 1
+
+
 def a_pack(path: Path, names: Iterable[str], manifest: Iterable[bytes]) -> Path:
     """A zip of empty files, with this for its manifest."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
