@@ -379,5 +379,8 @@ def _identities(cells: Iterable[ReportCell]) -> set[object]:
 
 
 def _started(report: Report) -> float:
-    started = report.environment.get("started")
-    return float(started) if isinstance(started, (int, float)) and minute(started) else 0.0
+    """By its environment; by its first cell where that tells nothing."""
+    of_cells = (run.started for cell in report.cells for run in cell.runs)
+    first = min((started for started in of_cells if started is not None), default=0.0)
+    told = (report.environment.get("started"), first)
+    return next((float(at) for at in told if isinstance(at, (int, float)) and minute(at)), 0.0)

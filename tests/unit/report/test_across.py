@@ -136,6 +136,18 @@ def test_a_copy_made_midway_shows_no_change(synthetic: Any, tmp_path: Path) -> N
     assert result.stderr.count("note: ") == 1
 
 
+def test_an_archive_without_its_environment_is_not_the_oldest(small: Path, tmp_path: Path) -> None:
+    """All others were "against" it, though it was measured a hundred days after them."""
+    later = Path(shutil.copytree(small, tmp_path / "later"))
+    for place in later.glob("results/*/*/cell.json"):
+        cell = json.loads(place.read_text())
+        place.write_text(json.dumps({**cell, "started": cell["started"] + 8.64e6}))
+    (later / "results" / "environment.json").unlink()
+    _, points = history({"later": build(later), "small": build(small)})
+    assert [point.archive for point in points][:2] == ["small", "later"]
+    assert {point.date[:10] for point in points} == {"2023-11-14", "2024-02-22"}
+
+
 def test_runs_of_two_archives_count_once(synthetic: Any, tmp_path: Path) -> None:
     """Hosts and cells of runs that are in both archives were counted twice."""
     here = _archive(synthetic, tmp_path / "a", 0.8, 1)
