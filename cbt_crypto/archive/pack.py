@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -117,14 +118,25 @@ def _write(target: Path, kind: str, root: Path, names: Sequence[str], **about: A
             with packed.open(_entry(MANIFEST), "w") as file:
                 file.write(json.dumps(manifest, indent=1).encode())
             os.fchmod(stream.fileno(), 0o644)
-        # Not over a file that somebody made meanwhile.
-        os.link(temporary, target)
+        _put(temporary, target)
     except (OSError, Malformed) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise RunError(f"{target}: cannot be written ({why})") from None
     finally:
         Path(temporary).unlink(missing_ok=True)
     return len(sums)
+
+
+def _put(temporary: str, target: Path) -> None:
+    """Give the file its name; not over one that somebody made meanwhile."""
+    try:
+        os.link(temporary, target)
+    except OSError as error:
+        # Memory sticks and shares have no links.
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
+            raise
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        os.replace(temporary, target)
 
 
 def _add(packed: zipfile.ZipFile, root: Path, name: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -141,6 +142,23 @@ def test_no_file_is_written_over_and_none_half(archive: Path, tmp_path: Path) ->
         pack(tmp_path, tmp_path / "b.zip")
     assert not (tmp_path / "b.zip").exists()
     assert not list(tmp_path.glob(".*"))
+
+
+def test_where_there_are_no_links(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a memory stick or a share, all was compressed and then thrown away."""
+
+    def link(*_: Any) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+    assert pack(archive, tmp_path / "a.zip") > 0
+    with opened(tmp_path / "a.zip"):
+        pass
+    assert [path.name for path in tmp_path.glob("*.zip*")] == ["a.zip"]
+    with pytest.raises(UsageError, match="is there already"):
+        pack(archive, tmp_path / "a.zip")
 
 
 Change = Callable[[zipfile.ZipInfo], None]
