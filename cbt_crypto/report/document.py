@@ -95,9 +95,13 @@ def _csv(rows: Iterable[Sequence[Any]]) -> str:
     return text.getvalue()
 
 
+#: How a formula begins; in East Asian programs also in wide characters.
+_FORMULA = tuple("=+-@\t\r\uff1d\uff0b\uff0d\uff20")
+
+
 def _plain_text(value: Any) -> Any:
     """Text that a spreadsheet does not take for a formula, which might start a program."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in tuple("=+-@\t\r") else value
+    return f"'{value}" if isinstance(value, str) and value[:1] in _FORMULA else value
 
 
 def _compared(comparison: Comparison | None) -> list[Any]:

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.unit
 
 #: What spreadsheets take for a formula, what ends a page's script, markup of terminals.
 NAMES = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "</script><script>alert(1)</script>", "[/b]",
-         "<!--<script>",
+         "<!--<script>", "\uff1d1+1",
          "\x1b]0;owned\x07\x1b[31m"]  # fmt: skip
 
 
@@ -67,7 +67,7 @@ def test_names_are_inert_wherever_they_are_shown(small: Path, name: str) -> None
     done = said("report", small)
     assert done.exit_code in (0, 1) and "\x1b" not in done.output and "\x07" not in done.output
     rows = list(csv.reader(io.StringIO((small / "report.csv").read_text())))
-    assert rows and not [cell for row in rows for cell in row if cell[:1] in "=+@\t" and cell]
+    assert rows and not [cell for row in rows for cell in row if cell[:1] in "=+@\t\uff1d" and cell]
     assert not [cell for row in rows for cell in row if cell == "-1"]
     page = (small / "report.html").read_text()
     assert "</script><script>alert" not in page and "\x1b" not in page
