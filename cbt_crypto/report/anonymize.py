@@ -77,16 +77,18 @@ def hosts_of(report: Report) -> list[str]:
     """Every host that anything in the report names, each once."""
     # Of archives that are compared, behind the archive's name.
     hosts = [name.rpartition(": ")[2] for name in mapping(report.environment.get("hosts"))]
-    texts = report.environment.get("ceph_conf")
-    for text in texts.values() if isinstance(texts, Mapping) else ():
-        # A host that no cell worked on, such as a monitor's.
-        words = re.split(r"[\s,[\]]+", " ".join(_CONF_HOSTS.findall(str(text)[:_LONGEST_TEXT])))
-        hosts += [match[1] for match in map(_CONF_WORD.fullmatch, words) if match]
     for cell in report.cells:
         for run in cell.runs:
             hosts += [record.host for record in run.records]
             hosts += [node.host for node in run.nodes]
             hosts += run.hosts
+    # A host that no cell worked on, such as a monitor's; what cells worked on has one word.
+    known = {host.lower() for host in hosts}
+    texts = report.environment.get("ceph_conf")
+    for text in texts.values() if isinstance(texts, Mapping) else ():
+        words = re.split(r"[\s,[\]]+", " ".join(_CONF_HOSTS.findall(str(text)[:_LONGEST_TEXT])))
+        names = [match[1] for match in map(_CONF_WORD.fullmatch, words) if match]
+        hosts += [name for name in names if name.partition(".")[0].lower() not in known]
     return list(dict.fromkeys(hosts))
 
 
