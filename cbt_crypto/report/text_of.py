@@ -53,8 +53,8 @@ _WHY_NONE = {
     "within these runs": _TOO_LITTLE,
     "turns of two groups": _TOO_LITTLE,
 }
-#: Stands where a campaign has only begun, or measured its baseline alone.
-NOTHING = "Nothing is compared: nothing but the baseline has been measured."
+#: Stands where a campaign has only begun, or measured its baseline alone, or all but that.
+NOTHING = "Nothing is compared: no workload has figures of its baseline and of another row."
 
 LEVELS = "Levels, alone and together"
 #: Comparisons of a section beside those with the baseline, by their heading.

@@ -82,9 +82,20 @@ def test_nothing_at_all_was_run(small: Path, tmp_path: Path) -> None:
         shutil.rmtree(small / cell["path"])
     text = printed(small)
     assert "4 of 4 rows have not been run" in text
-    assert "Nothing is compared: nothing but the baseline has been measured." in text
+    assert "Nothing is compared: no workload has figures of its baseline and of another" in text
     assert "was deployed once" not in text
     assert write(build(small), tmp_path / "out")
+
+
+def test_all_but_the_baseline_was_run(small: Path) -> None:
+    """`nothing but the baseline has been measured` stood there, too."""
+    for cell in cells(small):
+        if cell["configuration"] == "Unencrypted":
+            shutil.rmtree(small / cell["path"])
+    (said, *_) = build(small).headline
+    assert (
+        said == "Nothing is compared: no workload has figures of its baseline and of another row."
+    )
 
 
 def test_a_stopped_campaign_that_has_rounds_is_not_told_to_ask_for_them(repeated: Path) -> None:
