@@ -148,7 +148,7 @@ def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> bool:
 def fetch(argv: Sequence[str], mark: str, target: Path, hosts: int = 1) -> Optional[str]:
     """Run a command that prints the mark and a tar, and unpack it; why it failed, or None.
 
-    At most half of the free space is filled, by so many hosts at once.
+    At most half of the free space is filled, by all of the hosts at once.
     """
     target.parent.mkdir(_DIRECTORY_MODE, parents=True, exist_ok=True)
     most = shutil.disk_usage(target.parent).free / 2 / hosts

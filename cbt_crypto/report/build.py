@@ -131,12 +131,9 @@ def _read(read: Callable[[PlannedCell], ReadCell], cells: Sequence[PlannedCell])
 
 
 def assemble(
-    archive: Archive,
-    baseline: Baseline,
-    runs: Sequence[Run],
-    options: ReportOptions,
+    archive: Archive, baseline: Baseline, runs: Sequence[Run], options: ReportOptions,
     tested: Optional[Report] = None,
-) -> Report:
+) -> Report:  # fmt: skip
     """The report of runs that are read; `only` chooses rows, and verdicts stay the same.
 
     The control is that of `tested`, where `baseline` is not the one that it repeats.
@@ -187,17 +184,19 @@ def assemble(
             for cell in table.cells
         ),
     )
-    if control is not None:
-        report = _with_control(report, all_tables, control)
-    elif tested is not None:
-        parts = ("control", "distrusted", "controls", "lacks_control")
-        report = replace(report, **{part: getattr(tested, part) for part in parts})
+    if control is not None or tested is not None:
+        report = _with_control(report, all_tables, control, tested)
     report = replace(report, headline=headline(report), limits=limits(report))
     report = safe(report)
     return anonymized(report) if options.anonymize else report
 
 
-def _with_control(report: Report, tables: Sequence[Table], control: str) -> Report:
+def _with_control(
+    report: Report, tables: Sequence[Table], control: Optional[str], tested: Optional[Report]
+) -> Report:
+    if control is None:
+        parts = ("control", "distrusted", "controls", "lacks_control")
+        return replace(report, **{part: getattr(tested, part) for part in parts})
     rows = [row for table in tables for section in table.sections for row in section.cells]
     controls = [row.comparisons["iops"] for row in rows if row.name == control and row.comparisons]
     return replace(

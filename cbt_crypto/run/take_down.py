@@ -47,6 +47,10 @@ class DryRun:
         self.steps.append((what, dict(scripts)))
         return dict.fromkeys(scripts, "")
 
+    def attempt(self, scripts: HostScripts, timeout: Optional[float], what: str) -> None:
+        """As of a Remote."""
+        self.run(scripts, what, timeout)
+
 
 def to_clear(archive: Path, foreign: bool = False) -> list[Deployment]:
     """What is to be torn down of this archive's runs; UsageError for an unknown, not `foreign`."""

@@ -316,7 +316,7 @@ def test_an_interrupted_cleanup_frees_the_hosts_and_says_how_to_go_on(
     begun(host.archive, read_campaign(host.write()))
     left_behind(host)
     began = host.directory / "began"
-    host.programs("grep", f'case "$*" in *environ*) touch {began}; sleep 3;; esac\nexit 1')
+    host.programs("grep", f'case "$*" in *CBT_CRYPTO_MARK=*) touch {began}; sleep 3;; esac\nexit 1')
     words = [sys.executable, "-m", "cbt_crypto", "cleanup", "--yes", str(host.archive)]
     with subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
