@@ -15,9 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from cbt_crypto.archive.documents import KEPT
-from cbt_crypto.archive.files import Malformed, one_line, read_json, write_json
-from cbt_crypto.archive.folder import Folder
+from cbt_crypto.archive.files import Malformed, one_line, open_regular, read_json, write_json
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.secret import document_without
 from cbt_crypto.hosts.site import Site
@@ -27,7 +25,6 @@ from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.document import printable
 from cbt_crypto.plan.order import cells_of, certain_rounds, seed_of
 from cbt_crypto.plan.steps import Plan
-from cbt_crypto.results.readers.process_output import read_output
 
 
 def finished_cells(archive: Path, cells: tuple[Cell, ...], again: Sequence[str] = ()) -> set[str]:
@@ -61,18 +58,23 @@ def _has(directory: Path, definition: str) -> bool:
 
 
 def _is_whole(directory: Path, state: Mapping[str, Any]) -> bool:
-    """Whether all client processes' results can be read: a copied archive may have a part."""
-    folder = Folder(directory)
+    """Whether all client processes' results are there: a copied archive may have a part."""
     try:
-        for process in state.get("processes") or ():
-            data, kind = folder.read(process["json"]) or b"", process.get("kind", "fio")
-            if kind != KEPT:
-                read_output(kind, data)
-            elif not data:
-                return False
-    except (Malformed, KeyError, TypeError, AttributeError):
+        return all(
+            _has_its_end(directory / process["json"], process.get("kind", "fio"))
+            for process in state.get("processes") or ()
+        )
+    except (OSError, Malformed, ValueError, KeyError, TypeError, AttributeError):
         return False
-    return True
+
+
+def _has_its_end(path: Path, kind: str) -> bool:
+    """It may have many MiB. fio's JSON ends with a brace on a line of its own."""
+    with open_regular(path) as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
+        lines = file.read().rstrip().splitlines()
+    is_one = len(lines) == 1 and lines[0].endswith(b"}")
+    return is_one or b"}" in lines if kind == "fio" else bool(lines)
 
 
 #: A user's number, which has 32 bits.
