@@ -44,6 +44,7 @@ from cbt_crypto.run.resume import (
     set_aside_strangers,
     write_plan,
 )
+from cbt_crypto.run.targets import existing
 
 _TIMEOUT_S = 40
 #: Less than this, in KiB, is no room for anything.
@@ -201,10 +202,13 @@ class CampaignRun:
         settings.cluster.update(engine_keys(cluster))
         self._devices = devices.read_identities(self._remote, self.campaign, self.plan.cells)
         devices.check_same(self.archive, self._devices)
+        advice = "lead it back, or name a new archive with -a"
+        known = journal.fsid_before(self.archive)
+        fsid = existing.check_same(self._remote, self.campaign, known, advice)
         set_aside_strangers(self.archive, self.plan.cells)
         write_plan(self.archive, self.plan)
         this = this_run(self.archive)
-        self._journal.begin(self.campaign, this, self._engine, self._devices)
+        self._journal.begin(self.campaign, this, self._engine, self._devices, fsid)
         # Kept open: else a file that is made in its place may have its number.
         self._written = journal.path_of(self.archive).open("rb")
 

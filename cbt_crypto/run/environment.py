@@ -26,6 +26,7 @@ from cbt_crypto.hosts.site import Drive, HostScripts, Site
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.cluster import words
 from cbt_crypto.plan.layout import drives_of
+from cbt_crypto.run.journal import fsid_before
 from cbt_crypto.run.targets.base import Target
 
 _BEGIN = "@device"
@@ -166,6 +167,7 @@ class EnvironmentFile:
             noted = self._after(noted, found)
             self._is_new = False
         noted.pop("format", None)
+        noted.update({"fsid": fsid} if (fsid := fsid_before(self._path.parents[1])) else {})
         noted["ceph_conf"] = {**noted.get("ceph_conf", {}), **self._confs}
         write_json(self._path, noted)
         return self._changes

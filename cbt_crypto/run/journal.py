@@ -133,6 +133,8 @@ class Deployment:
     by: dict[str, Any]
     hosts: dict[str, dict[str, Any]]
     document: Any
+    #: Of a cluster that somebody else deployed; empty for others, and of earlier versions.
+    fsid: str = ""
     #: Host -> path -> what was noted of the device there; of this user's own runs alone.
     devices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     #: Overlay -> host -> what it needs to undo its work there; likewise.
@@ -164,7 +166,7 @@ class Journal:
 
     def begin(
         self, campaign: Campaign, by: dict[str, Any], engine: Engine,
-        devices: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+        devices: Mapping[str, Mapping[str, Any]] = MappingProxyType({}), fsid: str = "",
     ) -> None:  # fmt: skip
         """Note what this run may touch from now on; `devices`: host -> path -> its note."""
         checkout = str(engine.checkout.absolute()) if engine.checkout else None
@@ -173,7 +175,7 @@ class Journal:
         self.deployment = Deployment(self.run, by, hosts, document)
         entry: dict[str, Any] = {"by": by, "hosts": hosts, "document": document}
         noted = {host: dict(of_host) for host, of_host in devices.items()}
-        entry.update(checkout=checkout, devices=noted)
+        entry.update(checkout=checkout, devices=noted, fsid=fsid)
         note(self.run, archive=str(self.archive.absolute()), started=time.time(), **entry)
         self._append(event="begin", **{**entry, "document": document_without(document)})
 
@@ -262,6 +264,11 @@ def left_over(archive: Path) -> list[Deployment]:
     return list(still_open.values())
 
 
+def fsid_before(archive: Path) -> str:
+    """The cluster of somebody else that the archive's cells are of; empty if it knows none."""
+    return next((str(e["fsid"]) for e in _entries(archive) if e.get("fsid")), "")
+
+
 def devices_before(archive: Path) -> dict[tuple[str, str], dict[str, str]]:
     """(host, path) -> the device that the archive's last run found there."""
     by_path: dict[tuple[str, str], dict[str, str]] = {}
@@ -286,6 +293,7 @@ def _deployment(run: str, entry: dict[str, Any], is_own: bool = False) -> Deploy
         if isinstance(hosts, dict)
         else {},
         document=entry.get("document"),
+        fsid=str(entry.get("fsid") or ""),
         devices=devices if isinstance(devices, dict) else {},
         ways_back=ways_back if isinstance(ways_back, dict) else {},
         is_own=is_own,

@@ -28,7 +28,7 @@ from cbt_crypto.plan.side_by_side import engine_keys
 from cbt_crypto.run import devices, journal, locks
 from cbt_crypto.run.journal import Deployment, Journal, left_over, own_left_over, places_of
 from cbt_crypto.run.locks import free_hosts, hosts_held, own_id
-from cbt_crypto.run.targets import target_of
+from cbt_crypto.run.targets import existing, target_of
 from cbt_crypto.run.targets.cluster import overlaid
 
 Say = Callable[[str], None]
@@ -83,6 +83,9 @@ def clear(
         campaign = deployment.campaign(archive)
         with _held(campaign, archive, deployment, is_gone):
             hosts = ", ".join(places_of(campaign))
+            if not is_gone:
+                advice = "lead it back, or give up what is there: cbt-crypto cleanup --forget"
+                existing.check_same(_remote(campaign), campaign, deployment.fsid, advice)
             say(f"tearing down what {_who(deployment)} left on {hosts}")
             if deployment.is_own:
                 marked_processes.end_run(deployment.run)

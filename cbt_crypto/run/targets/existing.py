@@ -11,14 +11,14 @@ from typing import Any, Optional
 
 from typing_extensions import override
 
-from cbt_crypto.archive.files import digest
+from cbt_crypto.archive.files import digest, one_line
 from cbt_crypto.benchmarks.base import ClusterCommands, Scenario, Volume
 from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine import Engine
 from cbt_crypto.engine.contract import Cluster, MakeCluster
-from cbt_crypto.errors import HostError, RunError
+from cbt_crypto.errors import HostError, RunError, UsageError
 from cbt_crypto.hosts import ceph_conf, rados_client_on_host, shell
 from cbt_crypto.hosts.devices import rbd_images
 from cbt_crypto.hosts.remote import Remote, answer_of
@@ -124,6 +124,21 @@ def discover(remote: Remote, site: Site, cluster: ClusterSection) -> Found:
     osds.sort(key=lambda osd: osd.id)
     pids = {str(osd.id): answers[osd.host][str(osd.id)]["pid"] for osd in osds}
     return Found(replace(site, osds=tuple(osds)), _pid_files(osds, pids))
+
+
+def check_same(remote: Remote, campaign: Campaign, fsid: str, advice: str) -> str:
+    """The fsid of a cluster that the campaign finds, or empty. UsageError if it is not `fsid`."""
+    section = campaign.cluster
+    if not section.use_existing:
+        return ""
+    site, limit = site_of(section), shell.answer_limit(section.ceph_cmd)
+    ask = f"timeout {limit} {site.ceph_command} fsid"
+    said = remote.attempt({site.head: ask}, limit + 30, "ask which cluster it is")[site.head]
+    found = _FSID.search(said.stdout)
+    if found and fsid not in ("", found[0]):
+        raise UsageError(f"{site.head}: {site.conf} leads to the cluster {found[0]} now, and this "
+                         f"archive is of {one_line(fsid)}; {advice}")  # fmt: skip
+    return found[0] if found else ""
 
 
 def _ask_monitors(

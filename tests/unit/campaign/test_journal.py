@@ -383,3 +383,22 @@ def test_pools_of_upstream_s_benchmarks_that_a_killed_run_left(
         assert removing == [] and "so do pools of CBT's benchmarks, which ceph osd" in done.output
     else:
         assert [line.endswith(rm) for line in removing] == [True]
+
+
+@pytest.mark.parametrize("option", ["", "--forget", "--foreign"])
+def test_another_existing_cluster_is_not_cleaned_up_for_the_run_s(host: Any, option: str) -> None:
+    """It was asked for the run's images, had none, and those on the other cluster stayed."""
+    path, there, here = host.directory / "c.yaml", *("0b48a2e5-25b4-44b1-8a4e-0000000000" + end
+                                                     for end in ("0a", "0b"))  # fmt: skip
+    path.write_text(WITH_UPSTREAM.format(host.tmp_dir))
+    host.programs(
+        "ceph", f'case "$*" in *fsid) echo {here} ;; *dump*) echo \'{{"pools": []}}\' ;; esac'
+    )
+    dead = {**this_run(host.archive), "pid": 1, "started": 1}
+    Journal(host.archive, "r1").begin(read_campaign(path), dead, embedded(), {}, there)
+    done = cleanup("--yes", *filter(None, [option]), host.archive)
+    is_left = [each.run for each in own_left_over(host.archive)] == ["r1"]
+    assert (done.exit_code, is_left) == ((0, False) if option else (2, True)), done.output
+    assert (
+        option or f"leads to the cluster {here} now, and this archive is of {there}" in done.output
+    )

@@ -25,6 +25,7 @@ from cbt_crypto.run.targets import existing
 pytestmark = pytest.mark.unit
 
 TWO = {"rbd_single_client": {"time": 1, "op_size": [4096, 65536]}}
+FSID = "bfdf63f4-6581-45a5-a043-ccb5810db781"
 FAILING = 'case "$*" in *PATTERN*) echo "fio: pool is full" >&2; exit 5 ;; esac\n'
 
 
@@ -337,16 +338,19 @@ def test_a_fio_that_left_no_exit_status(host: Any, no_overlays: None) -> None:
     assert cells(host)[0]["reason"] == "localhost: fio 0 left no exit status"
 
 
-def test_an_existing_cluster_twice(
-    host: Any, no_overlays: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def cluster_is(host: Any, fsid: str) -> None:
+    host.programs("ceph", f"echo fsid {fsid}; echo \"pool 2 'rbd' replicated size 2\"")
+
+
+@pytest.fixture
+def on_existing(host: Any, no_overlays: None, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A campaign file, on a cluster that somebody else deployed."""
     absent = dict.fromkeys(("osds", "mons", "mgrs", "osd_file_size"), ...)
-    path = host.write(cluster={"use_existing": True, **absent})
+    path: Path = host.write(cluster={"use_existing": True, **absent}, benchmarks=TWO)
     for program in ("ceph-osd", "ceph-mon", "ceph-mgr", "monmaptool"):
         host.programs(program, "echo this must not be called; exit 1")
     host.programs("rbd", 'case "$*" in *" info "*) exit 2 ;; esac')
-    fsid = "bfdf63f4-6581-45a5-a043-ccb5810db781"
-    host.programs("ceph", f"echo fsid {fsid}; echo \"pool 2 'rbd' replicated size 2\"")
+    cluster_is(host, FSID)
     # Who is let in and what it would find are matters of tests of their own.
     monkeypatch.setattr(
         "cbt_crypto.run.targets.existing.of_clients",
@@ -356,10 +360,35 @@ def test_an_existing_cluster_twice(
         "cbt_crypto.run.targets.existing.discover",
         lambda remote, site, section: existing.Found(site, {}),
     )
-    assert (host.cbt(path).exit_code, states(host)) == (0, ["finished"])
+    return path
+
+
+def test_an_existing_cluster_twice(host: Any, on_existing: Path) -> None:
+    assert (host.cbt(on_existing).exit_code, states(host)) == (0, ["finished"] * 2)
     assert not host.tmp_dir.exists()
-    again = host.cbt(path, "-a", host.directory / "second")
+    again = host.cbt(on_existing, "-a", host.directory / "second")
     assert again.exit_code == 0
+
+
+@pytest.mark.parametrize("is_old", [False, True], ids=["of this version", "of an older one"])
+def test_another_existing_cluster_adds_no_cell(host: Any, on_existing: Path, is_old: bool) -> None:
+    """Its ceph.conf was led elsewhere, and rounds of both clusters became one row."""
+    assert host.cbt(on_existing, "--only", "64K").exit_code == 0
+    environment = json.loads((host.archive / "results" / "environment.json").read_text())
+    assert environment["fsid"] == FSID
+    if is_old:
+        journal = host.archive / "results" / "journal.jsonl"
+        journal.write_text(journal.read_text().replace(f'"fsid": "{FSID}"', '"old": 1'))
+    other = FSID.replace("b", "c")
+    cluster_is(host, other)
+    done = host.cbt(on_existing)
+    if is_old:
+        assert (done.exit_code, states(host)) == (0, ["finished"] * 2)
+    else:
+        assert (done.exit_code, states(host)) == (2, [None, "finished"])
+        assert f"leads to the cluster {other} now, and this archive is of {FSID}" in done.output
+        cluster_is(host, FSID)
+        assert host.cbt(on_existing).exit_code == 0
 
 
 def test_what_a_killed_campaign_left_is_no_obstacle(host: Any, no_overlays: None) -> None:
