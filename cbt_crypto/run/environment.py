@@ -22,7 +22,7 @@ from cbt_crypto.hosts import samplers, shell
 from cbt_crypto.hosts.remote import Remote, fan_out
 from cbt_crypto.hosts.secret import options_without
 from cbt_crypto.hosts.shell import answer_limit
-from cbt_crypto.hosts.site import Drive, HostScripts, Site
+from cbt_crypto.hosts.site import Drive, HostOutputs, HostScripts, Site
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.cluster import words
 from cbt_crypto.plan.layout import drives_of
@@ -142,7 +142,7 @@ class EnvironmentFile:
         self._drives = drives_of(campaign.cluster)
         self._overlays: list[Overlay] = []
         self._confs: dict[str, str] = {}
-        self._is_new = True
+        self._installed: HostOutputs = {}
         self._changes: list[str] = []
 
     def describe(self, stacks: Iterable[Stack]) -> None:
@@ -150,22 +150,27 @@ class EnvironmentFile:
         named = (overlay for stack in stacks for overlay in stack.named)
         self._overlays = list({overlay.name: overlay for overlay in named}.values())
 
-    def note(self, configuration: str, target: Target) -> list[str]:
-        """Note the ceph.conf that is in force now; and once, as they may be others, the hosts.
+    def note(self, configuration: str, target: Target, rebuilt: bool = False) -> list[str]:
+        """Note the ceph.conf in force; and, at first and once they were upgraded, the hosts.
 
+        That is looked at where daemons were started, `rebuilt`, by whatever is installed now.
         Returns what of them is otherwise than when earlier cells were measured, a host each.
         """
         self._changes = []
         name = ", ".join(filter(None, (configuration, words(target.variant))))
         self._confs[name] = options_without(target.conf_text)
         noted = read_json(self._path) or {}
-        if self._is_new or not set(target.site.hosts) <= set(noted.get("hosts", ())):
+        installed = self._installed
+        if rebuilt or not installed.keys() >= {*target.site.hosts}:
+            look = dict.fromkeys(target.site.hosts, shell.call(__file__, "installed"))
+            found_now = self._remote.run(look, "look at what is installed", 60)
+            self._installed = {**installed, **found_now}
+        if self._installed != installed:
             everywhere = replace(target.site, drives=self._drives)
             found = collect(self._remote, everywhere, self._engine, self._overlays)
             if self._drives:
                 found["drives"] = describe_drives(self._remote, self._drives)
             noted = self._after(noted, found)
-            self._is_new = False
         noted.pop("format", None)
         noted.update({"fsid": fsid} if (fsid := fsid_before(self._path.parents[1])) else {})
         noted["ceph_conf"] = {**noted.get("ceph_conf", {}), **self._confs}

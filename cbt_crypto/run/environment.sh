@@ -4,6 +4,13 @@
 say() { printf '%s\t%s\n' "$1" "$(printf '%s' "$2" | tr '\n\t' '  ')"; }
 version() { command -v "$1" >/dev/null && say "version.$1" "$("$@" 2>&1 | head -n 1)" || :; }
 
+# Is another once the host has started anew, or a program or libcrypto was replaced. Starts none.
+installed() {
+    cat /proc/sys/kernel/random/boot_id
+    for program in ceph ceph-osd fio cryptsetup; do command -v $program || :; done |
+        xargs stat -Lc '%n %i %y' /usr/lib*/libcrypto.so* /usr/lib/*/libcrypto.so* 2>/dev/null || :
+}
+
 facts() {
     say kernel "$(uname -r)"
     say os "$(. /etc/os-release 2>/dev/null && printf '%s' "$PRETTY_NAME")"

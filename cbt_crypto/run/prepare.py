@@ -128,7 +128,9 @@ class Preparation:
         if change is Transition.REBUILD:
             self._is_distrusted = False
             self.overwrites.begin(conditions.read(self._remote, self._carriers(step.drive)))
-        for what in self._environment.note(step.configuration, target):
+        for what in self._environment.note(
+            step.configuration, target, change is Transition.REBUILD
+        ):
             self._progress.note(f"changed since earlier cells were measured: {what}")
 
     def _carriers(self, drive: Optional[str]) -> Site:

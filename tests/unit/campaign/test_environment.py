@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fake_hosts import FakeHosts
+from fake_hosts import FakeHosts, in_a_shell
 
 from cbt_crypto.archive.documents import CHANGED
 from cbt_crypto.cluster_overlays.stack import Stack
@@ -249,6 +250,33 @@ def test_what_was_changed_between_two_starts_is_noted(
         : bool(name)
     ]
     assert start() == [], "once"
+
+
+def test_an_upgrade_while_a_run_goes_on_is_noted(
+    tmp_path: Path, programs: Callable[[str, str], Path]
+) -> None:
+    """Each rebuild starts what is installed by then, and a report gave the first for all cells."""
+    cell = tmp_path / "results" / "00000000" / "id-0123456789abcdef" / "cell.json"
+    cell.parent.mkdir(parents=True)
+    cell.write_text("{}")
+    hosts = FakeHosts(in_a_shell)
+    campaign: Any = SimpleNamespace(cluster=ClusterSection(head="a", clients=["a"]))
+    file = EnvironmentFile(tmp_path, hosts.remote(), embedded(), campaign)
+    site = Site("/t", "/c", "localhost", (), ())
+    target: Any = SimpleNamespace(conf_text="", site=site, variant=())
+    asked: list[int] = []
+    programs("fio", "echo fio-3.33")
+    for version in ("fio-3.33", "fio-3.33", "fio-3.39"):
+        if version == "fio-3.39":
+            programs("fio", f"echo {version}")
+        assert file.note("A", target, rebuilt=True) == (
+            ["localhost: fio"] if version == "fio-3.39" else []
+        )
+        asked.append(len(hosts.calls))
+    assert asked == [2, 3, 5], "a whole look only where something was replaced"
+    about = json.loads((tmp_path / "results/environment.json").read_text())["hosts"]["localhost"]
+    assert about["versions"]["fio"] == "fio-3.39"
+    assert [before["fio"] for before in about["before"]] == ["fio-3.33"]
 
 
 def test_another_version_of_this_program_is_noted(
