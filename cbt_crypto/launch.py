@@ -210,7 +210,7 @@ def _measure(
     cluster, run = todo.campaign.cluster, own_id()
     remote = Remote(engine.common, cluster.tmp_dir, cluster.user)
     held = hosts_held(remote, whole_site(todo.campaign), run, this_run(archive))
-    with interrupts(progress.note) as handled, marked_processes.named(run):
+    with interrupts(progress.ending) as handled, marked_processes.named(run):
         try:
             with held as hold, locked(archive):
                 # Another run may have been in it while the hosts were asked.

@@ -36,7 +36,7 @@ from cbt_crypto.run.interrupt import Interrupts
 from cbt_crypto.run.journal import Journal
 from cbt_crypto.run.locks import own_id, this_run
 from cbt_crypto.run.prepare import Choices, Preparation
-from cbt_crypto.run.progress import CampaignProgress
+from cbt_crypto.run.progress import TEARING_DOWN, CampaignProgress
 from cbt_crypto.run.resume import (
     finished_cells,
     keep_cell,
@@ -356,7 +356,7 @@ class CampaignRun:
 
     def _end(self) -> None:
         """Tear down, and say in one sentence that all is down, or what is left. Raises nothing."""
-        self._attempt(partial(self.progress.phase, "tear the cluster down"))
+        self._attempt(partial(self.progress.phase, TEARING_DOWN))
         self._attempt(self._collector.close)
         # What somebody else holds by now is not torn down.
         failure = self._attempt(self._check_hold) or self._attempt(self._preparation.end)

@@ -31,6 +31,7 @@ from cbt_crypto.plan.predict import Left
 from cbt_crypto.run.interrupt import held_back
 from cbt_crypto.run.journal import left_over
 from cbt_crypto.run.locks import describe, is_dead
+from cbt_crypto.run.progress import TEARING_DOWN
 
 #: `1: FLOCK  ADVISORY  WRITE 1234 fd:00:5678 0 EOF`; those that wait have an arrow.
 _FLOCK = re.compile(r"^\d+:\s+FLOCK\s+\S+\s+WRITE\s+(\d+)\s")
@@ -193,10 +194,14 @@ def stop(archive: Path, say: Callable[[str], None]) -> None:
     try:
         if not holds(campaign.pid, os.lstat(archive / ".lock")):
             raise _ended_already(archive)
-        signal.pidfd_send_signal(process, signal.SIGTERM)
+        state = read_json(archive / "results" / "progress.json") or {}
+        is_ending = (state.get("pid"), state.get("phase")) == (campaign.pid, TEARING_DOWN)
+        if not is_ending:
+            signal.pidfd_send_signal(process, signal.SIGTERM)
         # One that Ctrl-Z stopped would not see it.
         signal.pidfd_send_signal(process, signal.SIGCONT)
-        say(f"asked process {campaign.pid} to end; it tears its cluster down")
+        begun = "was ending already" if is_ending else "has been asked to end"
+        say(f"process {campaign.pid} {begun}; it tears its cluster down")
         select.select([process], [], [])
     except ProcessLookupError:
         raise _ended_already(archive) from None

@@ -85,6 +85,10 @@ class _Bar(Progress):
                 yield Text(line, style, no_wrap=True, overflow="ellipsis")
 
 
+#: The phase in which a signal would leave what is there.
+TEARING_DOWN = "tear the cluster down"
+
+
 class CampaignProgress:
     """Shows the cell, its phase, and the time that is left."""
 
@@ -196,6 +200,11 @@ class CampaignProgress:
     def note(self, text: str) -> None:
         """Something to be read later too, such as a failed cell."""
         self._console.print(printable(text), highlight=False, markup=False, soft_wrap=True)
+
+    def ending(self, text: str) -> None:
+        """A signal came, of which `text` tells: the next one would stop at once."""
+        self.note(text)
+        self._write(TEARING_DOWN)
 
     def _write(self, phase: str, ended: bool = False) -> None:
         self._state = {

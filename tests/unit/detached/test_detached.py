@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +29,7 @@ from cbt_crypto.run.detached import (
     watch_steps,
 )
 from cbt_crypto.run.locks import this_run
+from cbt_crypto.run.progress import CampaignProgress
 
 pytestmark = pytest.mark.unit
 
@@ -89,7 +91,28 @@ def test_the_one_that_holds_the_lock_is_asked_to_end_and_waited_for(
     stop(archive, said.append)
     assert process.wait(5) == 7
     assert other.poll() is None, "it only had the file open"
-    assert f"asked process {process.pid}" in said[0]
+    assert said[0] == f"process {process.pid} has been asked to end; it tears its cluster down"
+
+
+@pytest.mark.parametrize("way", ["by itself", "a signal came", "in a run before"])
+def test_a_campaign_that_tears_down_already_is_only_waited_for(
+    archive: Path, holder: Any, way: str
+) -> None:
+    """A second signal, it stopped at once, and left all that `stop` was to wait for."""
+    process = holder(archive / ".lock")
+    progress = CampaignProgress(Console(file=io.StringIO()), 1, 1, archive=archive)
+    begin = progress.ending if way == "a signal came" else progress.phase
+    begin("tear the cluster down")
+    path = archive / "results/progress.json"
+    state = json.loads(path.read_text())
+    path.write_text(json.dumps({**state, "pid": process.pid + (way == "in a run before")}))
+    said: list[str] = []
+    end = threading.Timer(0.5, process.kill)
+    end.start()
+    stop(archive, said.append)
+    end.cancel()
+    assert process.wait(5) == (7 if way == "in a run before" else -signal.SIGKILL)
+    assert ("was ending already" in said[0]) == (way != "in a run before")
 
 
 def test_a_lock_of_another_program_is_not_ours(archive: Path, holder: Any) -> None:
