@@ -221,6 +221,11 @@ def _measure(
         except KeyboardInterrupt as error:
             # Before anything was deployed.
             return Outcome(error=error)
+        except Abandoned:
+            hosts = ", ".join(whole_site(todo.campaign).hosts)
+            with contextlib.suppress(Exception):
+                say_error(f"stopped at once; {hosts} may be held until the next start or cleanup")
+            raise
         if handled.is_interrupted and outcome.error is None:
             outcome.error = KeyboardInterrupt()
         return outcome

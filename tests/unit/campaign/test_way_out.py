@@ -16,7 +16,7 @@ import pytest
 from cbt_crypto import report
 from cbt_crypto.engine.embedded.ceph import Ceph
 from cbt_crypto.errors import HostError, UsageError
-from cbt_crypto.run import campaign, interrupt, journal
+from cbt_crypto.run import campaign, interrupt, journal, locks
 from cbt_crypto.run.campaign import CampaignRun
 from cbt_crypto.run.cell.proof import CellProof
 from cbt_crypto.run.devices import identities_in
@@ -154,6 +154,25 @@ def test_a_second_signal_while_tearing_down_says_what_is_left(
     assert f"stopped at once; {left_there}" in result.stderr
     assert f"remove it with: cbt-crypto cleanup {host.archive}" in result.stderr
     assert left(host)
+
+
+def test_a_second_signal_while_hosts_are_only_held_says_so(
+    host: Any, no_overlays: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended without a word, and each host kept what held it."""
+
+    free_hosts = locks.free_hosts
+
+    def interrupted(*asked: Any) -> None:
+        free_hosts(*asked)
+        FAULTS["SIGINT"]()
+
+    monkeypatch.setattr("cbt_crypto.launch.run_campaign", lambda *_: FAULTS["SIGINT"]())
+    monkeypatch.setattr(locks, "free_hosts", interrupted)
+    monkeypatch.setattr(os, "_exit", lambda status: (_ for _ in ()).throw(SystemExit(status)))
+    result = host.cbt(host.write())
+    assert result.exit_code == 1
+    assert "stopped at once; localhost may be held until the next start or" in result.stderr
 
 
 def test_ctrl_c_while_a_failure_is_diagnosed_tears_down(
