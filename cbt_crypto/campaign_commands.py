@@ -145,7 +145,7 @@ def cleanup(
     if not archive.is_dir() and not own_left_over(archive):
         raise UsageError(f"{archive}: there is no such directory; name the archive of a campaign")
     check_own(archive)
-    left = take_down.to_clear(archive, foreign)
+    left = take_down.to_clear(archive, foreign, forget)
     if not left:
         if not path_of(archive).exists():
             raise UsageError(
@@ -162,7 +162,7 @@ def cleanup(
     with locked(archive), command_log.recording() as log:
         log.open(archive)
         # Somebody else may have taken it down before this held the archive.
-        runs = {deployment.run for deployment in take_down.to_clear(archive, foreign)}
+        runs = {deployment.run for deployment in take_down.to_clear(archive, foreign, forget)}
         left = [deployment for deployment in left if deployment.run in runs]
         if forget:
             take_down.forget(archive, left, say, is_gone=foreign)

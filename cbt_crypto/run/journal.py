@@ -20,6 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Optional
 
+from cbt_crypto import __version__
 from cbt_crypto.archive.files import Malformed, check_values, one_line, read_document, write_json
 from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.cluster_overlays.stack import Stack
@@ -135,6 +136,8 @@ class Deployment:
     document: Any
     #: Of a cluster that somebody else deployed; empty for others, and of earlier versions.
     fsid: str = ""
+    #: Which cbt-crypto wrote it; empty before 1.0.
+    version: str = ""
     #: Host -> path -> what was noted of the device there; of this user's own runs alone.
     devices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     #: Overlay -> host -> what it needs to undo its work there; likewise.
@@ -149,7 +152,16 @@ class Deployment:
 
     def campaign(self, archive: Path) -> Campaign:
         """The campaign as its file was then. Raises UsageError when it is none any more."""
-        return validate_campaign(path_of(archive), self.document)
+        try:
+            return validate_campaign(path_of(archive), self.document)
+        except UsageError as error:
+            if self.version == __version__:
+                raise
+            wrote = one_line(self.version) or "an older version"
+            advice = (
+                f"{wrote} of cbt-crypto wrote it, and this is {__version__}: clean up with that"
+            )
+            raise UsageError(f"{error}\n{advice}") from None
 
     def describe(self) -> str:
         """Where something is left and what, in one line."""
@@ -175,7 +187,7 @@ class Journal:
         self.deployment = Deployment(self.run, by, hosts, document)
         entry: dict[str, Any] = {"by": by, "hosts": hosts, "document": document}
         noted = {host: dict(of_host) for host, of_host in devices.items()}
-        entry.update(checkout=checkout, devices=noted, fsid=fsid)
+        entry.update(checkout=checkout, devices=noted, fsid=fsid, version=__version__)
         note(self.run, archive=str(self.archive.absolute()), started=time.time(), **entry)
         self._append(event="begin", **{**entry, "document": document_without(document)})
 
@@ -294,6 +306,7 @@ def _deployment(run: str, entry: dict[str, Any], is_own: bool = False) -> Deploy
         else {},
         document=entry.get("document"),
         fsid=str(entry.get("fsid") or ""),
+        version=str(entry.get("version") or ""),
         devices=devices if isinstance(devices, dict) else {},
         ways_back=ways_back if isinstance(ways_back, dict) else {},
         is_own=is_own,

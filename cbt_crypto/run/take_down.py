@@ -52,8 +52,11 @@ class DryRun:
         self.run(scripts, what, timeout)
 
 
-def to_clear(archive: Path, foreign: bool = False) -> list[Deployment]:
-    """What is to be torn down of this archive's runs; UsageError for an unknown, not `foreign`."""
+def to_clear(archive: Path, foreign: bool = False, forget: bool = False) -> list[Deployment]:
+    """What is to be torn down, or only forgotten, of this archive's runs.
+
+    Raises UsageError for another's that is not `foreign`.
+    """
     mine = own_left_over(archive)
     runs = {deployment.run for deployment in mine}
     of_others = [deployment for deployment in left_over(archive) if deployment.run not in runs]
@@ -64,6 +67,8 @@ def to_clear(archive: Path, foreign: bool = False) -> list[Deployment]:
             f"{hosts}, but it is not one of your runs on this machine; "
             f"see it with cbt-crypto cleanup --foreign --plan {shlex.quote(str(archive))}"
         )
+    if forget:
+        return [*mine, *of_others]
     # What is asked about, shown and held is what is acted on: the hosts of the document.
     return [*mine, *(replace(each, hosts=places_of(each.campaign(archive))) for each in of_others)]
 

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cbt_crypto import __version__
 from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.engine.choice import embedded
 from cbt_crypto.errors import UsageError
@@ -24,7 +25,15 @@ from cbt_crypto.hosts.devices.rbd_images import made_for
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.file import Campaign, read_campaign
 from cbt_crypto.plan.layout import site_of
-from cbt_crypto.run.journal import Journal, forget, left_over, own_left_over, path_of, places_of
+from cbt_crypto.run.journal import (
+    Journal,
+    directory,
+    forget,
+    left_over,
+    own_left_over,
+    path_of,
+    places_of,
+)
 from cbt_crypto.run.locks import hosts_held, this_run
 
 pytestmark = pytest.mark.unit
@@ -402,3 +411,24 @@ def test_another_existing_cluster_is_not_cleaned_up_for_the_run_s(host: Any, opt
     assert (
         option or f"leads to the cluster {here} now, and this archive is of {there}" in done.output
     )
+
+
+@pytest.mark.parametrize("is_own", [True, False], ids=["own", "another's"])
+@pytest.mark.parametrize("version", ["0.9", "", __version__])
+def test_a_run_of_another_version_s_file(host: Any, version: str, is_own: bool) -> None:
+    """Its clean-up named a key of the journal; another's could not even be forgotten."""
+    dead = {**this_run(host.archive), "pid": 1, "started": 1}
+    Journal(host.archive, "r1").begin(read_campaign(host.write()), dead, embedded())
+    journal, state = path_of(host.archive), directory() / "r1.json"
+    for path in (journal, state):
+        entry = {**json.loads(path.read_text()), "version": version}
+        entry["document"]["cluster"]["osd_colour"] = "red"
+        path.write_text(json.dumps(entry) + "\n")
+    if not is_own:
+        forget("r1")
+    done = cleanup("--yes", "--foreign", host.archive)
+    assert done.exit_code == 2 and "osd_colour" in done.output
+    wrote = f"{version or 'an older version'} of cbt-crypto wrote it, and this is {__version__}"
+    assert (wrote in done.output) == (version != __version__)
+    done = cleanup("--yes", "--foreign", "--forget", host.archive)
+    assert done.exit_code == 0 and left_over(host.archive) == [], done.output
