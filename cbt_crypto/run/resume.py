@@ -58,7 +58,9 @@ def _has(directory: Path, definition: str) -> bool:
 
 
 def _is_whole(directory: Path, state: Mapping[str, Any]) -> bool:
-    """Whether all client processes' results are there: a copied archive may have a part."""
+    """Whether the proof and all results are there: a copied archive may have a part."""
+    if read_json(directory / "proof.json") is None:
+        return False
     try:
         return all(
             _has_its_end(directory / process["json"], process.get("kind", "fio"))

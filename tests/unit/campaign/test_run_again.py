@@ -136,13 +136,14 @@ def test_a_cell_is_repeated_and_the_old_one_kept(host: Any, no_overlays: None) -
 
 
 @pytest.mark.parametrize("copied", [0, 19])
+@pytest.mark.parametrize("what", ["json_output.*", "proof.json"])
 def test_a_cell_whose_results_were_not_copied_is_measured_again(
-    host: Any, no_overlays: None, copied: int
+    host: Any, no_overlays: None, what: str, copied: int
 ) -> None:
-    """Output that was cut short, as on a full disk, counted as finished for ever."""
+    """What was cut short, as on a full disk, and a lost proof counted as finished for ever."""
     path = host.write(benchmarks=TWO)
     host.cbt(path)
-    output = next(host.archive.glob("results/0*/id-*/json_output.*"))
+    output = next(host.archive.glob(f"results/0*/id-*/{what}"))
     if copied:
         os.truncate(output, copied)
     else:
