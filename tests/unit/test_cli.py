@@ -126,6 +126,18 @@ def test_the_newest_unfinished_archive_of_the_file_is_continued(campaign_file: P
     assert archive_of(campaign_file, complete=True, again=True) == newer
 
 
+@pytest.mark.parametrize("suffix", [".bak", "-copy", "-2.old", "~", " (copy)"])
+def test_a_backup_copy_is_not_continued(campaign_file: Path, suffix: str) -> None:
+    """It is the newest by its dates: cells were added to it, and the original stayed as it was."""
+    campaign_file = campaign_file.rename("nightly-2026-11-20-luks.yaml")
+    names = (f"{campaign_file.stem}-2026-11-24{end}" for end in ("", "-2", suffix))
+    first, second, copy = (begun(campaign_file, name) for name in names)
+    for number, archive in enumerate((first, second, copy)):
+        os.utime(archive / "results" / "plan.json", (number, number))
+    assert archive_of(campaign_file) == second
+    assert archive_of(campaign_file, complete=True, again=True) == second
+
+
 def test_an_archive_of_another_file_is_left_alone(campaign_file: Path) -> None:
     other = begun(campaign_file, f"{campaign_file.stem}-other")
     plan_file = other / "results" / "plan.json"
