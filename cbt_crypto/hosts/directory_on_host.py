@@ -12,7 +12,8 @@ from typing import Any, Callable, Dict, List
 
 from cbt_crypto.hosts.trust_on_host import distrust, mounts, owners
 
-#: Left in a directory that we made, so that we never empty one that is somebody else's.
+#: Left in a directory that is ours, so that we never empty one that is somebody else's. It has the
+#: mode of one that was there, empty, before: that stays.
 MARKER = ".cbt-crypto"
 #: As Linux follows.
 _MOST_LINKS = 40
@@ -105,10 +106,14 @@ def make(path: str) -> None:
     made = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     if os.fstat(made).st_uid not in owners():
         raise Refused(path + " is not ours; name another tmp_dir")
+    before = stat.S_IMODE(os.fstat(made).st_mode)
+    is_kept = not missing and not os.path.lexists(path + "/" + MARKER)
     os.fchmod(made, 0o700)
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
     marker = os.open(MARKER, flags, 0o600, dir_fd=made)
     os.fchown(marker, owner, -1)
+    if is_kept:
+        os.write(marker, oct(before).encode())
     os.close(marker)
     os.close(made)
     check_directory(path)
@@ -131,8 +136,13 @@ def remove(path: str, part: str = "") -> None:
     if not os.path.lexists(path):
         return
     check_directory(path)
-    if not os.path.lexists(path + "/" + MARKER):
-        raise Refused(path + " was not marked by this campaign, so it is left alone")
+    try:
+        with open(path + "/" + MARKER) as file:
+            mode = file.read()
+    except FileNotFoundError:
+        if not os.listdir(path):
+            return
+        raise Refused(path + " was not marked by this campaign, so it is left alone") from None
     target = os.path.normpath(os.path.join(path, part))
     if target != path and not target.startswith(path + "/"):
         raise Refused(target + " is not below " + path)
@@ -143,9 +153,11 @@ def remove(path: str, part: str = "") -> None:
     )
     if mounted:
         raise Refused(f"{mounted[0]} is mounted below {path}; unmount it")
-    if target == path and os.path.ismount(path):
-        for name in os.listdir(path):
+    if target == path and (mode or os.path.ismount(path)):
+        # The marker last: what fails midway can be repeated.
+        for name in sorted(os.listdir(path), key=MARKER.__eq__):
             _remove(os.path.join(path, name))
+        os.chmod(path, int(mode or "0o700", 8))
     else:
         _remove(target)
 
