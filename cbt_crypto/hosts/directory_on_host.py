@@ -12,8 +12,8 @@ from typing import Any, Callable, Dict, List
 
 from cbt_crypto.hosts.trust_on_host import distrust, mounts, owners
 
-#: Left in a directory that is ours, so that we never empty one that is somebody else's. It has the
-#: mode of one that was there, empty, before: that stays.
+#: Left in a directory that is ours, so that we never empty one that is somebody else's. One that
+#: was there before stays: the marker has its mode.
 MARKER = ".cbt-crypto"
 #: As Linux follows.
 _MOST_LINKS = 40

@@ -202,9 +202,7 @@ class CampaignRun:
         settings.cluster.update(engine_keys(cluster))
         self._devices = devices.read_identities(self._remote, self.campaign, self.plan.cells)
         devices.check_same(self.archive, self._devices)
-        advice = "lead it back, or name a new archive with -a"
-        known = journal.fsid_before(self.archive)
-        fsid = existing.check_same(self._remote, self.campaign, known, advice)
+        fsid = existing.check_same(self._remote, self.campaign, journal.fsid_before(self.archive))
         set_aside_strangers(self.archive, self.plan.cells)
         write_plan(self.archive, self.plan)
         this = this_run(self.archive)

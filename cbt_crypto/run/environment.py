@@ -163,8 +163,7 @@ class EnvironmentFile:
         installed = self._installed
         if rebuilt or not installed.keys() >= {*target.site.hosts}:
             look = dict.fromkeys(target.site.hosts, shell.call(__file__, "installed"))
-            found_now = self._remote.run(look, "look at what is installed", 60)
-            self._installed = {**installed, **found_now}
+            self._installed = {**installed, **self._remote.run(look, "look at programs", 60)}
         if self._installed != installed:
             everywhere = replace(target.site, drives=self._drives)
             found = collect(self._remote, everywhere, self._engine, self._overlays)

@@ -157,11 +157,8 @@ class Deployment:
         except UsageError as error:
             if self.version == __version__:
                 raise
-            wrote = one_line(self.version) or "an older version"
-            advice = (
-                f"{wrote} of cbt-crypto wrote it, and this is {__version__}: clean up with that"
-            )
-            raise UsageError(f"{error}\n{advice}") from None
+            wrote = f"cbt-crypto {one_line(self.version) or 'of then'}"
+            raise UsageError(f"{error}\nclean up with {wrote}; this is {__version__}") from None
 
     def describe(self) -> str:
         """Where something is left and what, in one line."""

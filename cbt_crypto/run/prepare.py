@@ -125,12 +125,11 @@ class Preparation:
                 self._made.clear()
             self.deployment = target.deployment or self.deployment
             target.change_to(step, change)
-        if change is Transition.REBUILD:
+        rebuilt = change is Transition.REBUILD
+        if rebuilt:
             self._is_distrusted = False
             self.overwrites.begin(conditions.read(self._remote, self._carriers(step.drive)))
-        for what in self._environment.note(
-            step.configuration, target, change is Transition.REBUILD
-        ):
+        for what in self._environment.note(step.configuration, target, rebuilt):
             self._progress.note(f"changed since earlier cells were measured: {what}")
 
     def _carriers(self, drive: Optional[str]) -> Site:

@@ -55,6 +55,8 @@ class SoFar:
 
 #: Lines of the terminal that the percentages so far leave alone.
 _OTHER_LINES, _LEAST_LINES = 8, 5
+#: The phase in which a signal would leave what is there.
+TEARING_DOWN = "tear the cluster down"
 
 
 class _LeftColumn(ProgressColumn):
@@ -83,10 +85,6 @@ class _Bar(Progress):
         for line, style in zip(lines, styles):
             if line:
                 yield Text(line, style, no_wrap=True, overflow="ellipsis")
-
-
-#: The phase in which a signal would leave what is there.
-TEARING_DOWN = "tear the cluster down"
 
 
 class CampaignProgress:

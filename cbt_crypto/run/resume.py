@@ -169,10 +169,6 @@ def check_links(archive: Path) -> None:
             raise UsageError(f"{printable(path)}: is a link out of the archive; remove it")
 
 
-#: A date, and behind it what is no number of the day.
-_COPY = re.compile(r"-\d{4}-\d\d-\d\d(?!(-\d+)?$)")
-
-
 def default_archive(
     campaign: Campaign, config_file: Path, is_complete: Callable[[Path], bool], again: bool
 ) -> Path:
@@ -183,7 +179,8 @@ def default_archive(
     name, results = config_file.stem, Path("results")
     plans = [path / "plan.json" for path in results.glob(f"{glob.escape(name)}-*/results")]
     # NAME-DATE.bak is somebody's copy, however new.
-    plans = [plan for plan in plans if not _COPY.match(plan.parents[1].name[len(name) :])]
+    copy = re.compile(r"-\d{4}-\d\d-\d\d(?!(-\d+)?$)")
+    plans = [plan for plan in plans if not copy.match(plan.parents[1].name[len(name) :])]
     there = sorted(filter(os.path.isfile, plans), key=os.path.getmtime, reverse=True)
     for archive in (path.parents[1] for path in there):
         if _is_of(archive, campaign) and (again or not is_complete(archive)):

@@ -53,10 +53,7 @@ class DryRun:
 
 
 def to_clear(archive: Path, foreign: bool = False, forget: bool = False) -> list[Deployment]:
-    """What is to be torn down, or only forgotten, of this archive's runs.
-
-    Raises UsageError for another's that is not `foreign`.
-    """
+    """What is to be torn down, or forgotten, here; UsageError for an unknown, not `foreign`."""
     mine = own_left_over(archive)
     runs = {deployment.run for deployment in mine}
     of_others = [deployment for deployment in left_over(archive) if deployment.run not in runs]
@@ -89,8 +86,7 @@ def clear(
         with _held(campaign, archive, deployment, is_gone):
             hosts = ", ".join(places_of(campaign))
             if not is_gone:
-                advice = "lead it back, or give up what is there: cbt-crypto cleanup --forget"
-                existing.check_same(_remote(campaign), campaign, deployment.fsid, advice)
+                existing.check_same(_remote(campaign), campaign, deployment.fsid)
             say(f"tearing down what {_who(deployment)} left on {hosts}")
             if deployment.is_own:
                 marked_processes.end_run(deployment.run)

@@ -126,18 +126,18 @@ def discover(remote: Remote, site: Site, cluster: ClusterSection) -> Found:
     return Found(replace(site, osds=tuple(osds)), _pid_files(osds, pids))
 
 
-def check_same(remote: Remote, campaign: Campaign, fsid: str, advice: str) -> str:
+def check_same(remote: Remote, campaign: Campaign, fsid: str) -> str:
     """The fsid of a cluster that the campaign finds, or empty. UsageError if it is not `fsid`."""
-    section = campaign.cluster
-    if not section.use_existing:
+    if not campaign.cluster.use_existing:
         return ""
-    site, limit = site_of(section), shell.answer_limit(section.ceph_cmd)
+    site, limit = site_of(campaign.cluster), shell.answer_limit(campaign.cluster.ceph_cmd)
     ask = f"timeout {limit} {site.ceph_command} fsid"
     said = remote.attempt({site.head: ask}, limit + 30, "ask which cluster it is")[site.head]
     found = _FSID.search(said.stdout)
     if found and fsid not in ("", found[0]):
         raise UsageError(f"{site.head}: {site.conf} leads to the cluster {found[0]} now, and this "
-                         f"archive is of {one_line(fsid)}; {advice}")  # fmt: skip
+                         f"archive is of {one_line(fsid)}; lead it back, name another with -a, or "
+                         "give up what is left there: cbt-crypto cleanup --forget")  # fmt: skip
     return found[0] if found else ""
 
 

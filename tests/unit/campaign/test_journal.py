@@ -428,7 +428,7 @@ def test_a_run_of_another_version_s_file(host: Any, version: str, is_own: bool) 
         forget("r1")
     done = cleanup("--yes", "--foreign", host.archive)
     assert done.exit_code == 2 and "osd_colour" in done.output
-    wrote = f"{version or 'an older version'} of cbt-crypto wrote it, and this is {__version__}"
+    wrote = f"clean up with cbt-crypto {version or 'of then'}; this is {__version__}"
     assert (wrote in done.output) == (version != __version__)
     done = cleanup("--yes", "--foreign", "--forget", host.archive)
     assert done.exit_code == 0 and left_over(host.archive) == [], done.output
