@@ -151,9 +151,8 @@ class EnvironmentFile:
         self._overlays = list({overlay.name: overlay for overlay in named}.values())
 
     def note(self, configuration: str, target: Target, rebuilt: bool = False) -> list[str]:
-        """Note the ceph.conf in force; and, at first and once they were upgraded, the hosts.
+        """Note the ceph.conf in force; and the hosts, at first or if `rebuilt` after an upgrade.
 
-        That is looked at where daemons were started, `rebuilt`, by whatever is installed now.
         Returns what of them is otherwise than when earlier cells were measured, a host each.
         """
         self._changes = []
