@@ -123,12 +123,11 @@ class Hider:
         name, domains = text.lower(), self._domains
         labels = name.split(".") if len(name) <= _LONGEST_NAME else []
         ends = [".".join(labels[start:]) for start in range(len(labels))]
+        end = next((end for end in ends if end in self._words or end in domains), None)
         # In a domain that is called like a host, what stands before it is a name as well.
-        hosts = (end for end in ends if end in self._words and (end == name or end not in domains))
-        host = next(hosts, None)
-        if host is not None:
-            return self._within(text[: len(text) - len(host)]) + self._words[host]
-        if any(end in domains for end in ends):
+        if end in self._words and (end == name or end not in domains):
+            return self._within(text[: len(text) - len(end)]) + self._words[end]
+        if end is not None:
             return self._words.get(labels[0]) or self._numbered("name", name)
         return self._within(text)
 

@@ -139,11 +139,13 @@ def _meanwhile(series: Series, spans: Sequence[tuple[float, float]]) -> _Bools:
 
 
 def throughput(field: str) -> Of:
-    """None where a run did nothing in that direction, or nobody counts: syncs have no bytes."""
+    """None where nobody counts it: syncs have no bytes, and kbench tells one figure of a test."""
 
     def value(run: Run, direction: str) -> Optional[float]:
-        is_told = any(getattr(record, field) for record in records_of(run, direction))
-        return rate(run, direction, field) if is_told else None
+        records = records_of(run, direction)
+        # A run that did no IO at all is part of what a row does.
+        is_told = any(getattr(each, field) for each in records) or not any(r.ios for r in records)
+        return rate(run, direction, field) if records and is_told else None
 
     return mean_of_runs(value)
 

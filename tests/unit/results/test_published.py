@@ -255,8 +255,9 @@ def _archive(root: Path, cells: list[tuple[str, dict[str, Any], float]]) -> Path
         planned.append({**about, "path": path})
         folder = root / path
         folder.mkdir(parents=True)
-        side = {"iops": iops, "bw_bytes": iops * 4096, "io_bytes": 4096 * 99, "runtime": 1000,
-                "total_ios": 99, "clat_ns": {"mean": 5e5, "max": 9e5, "N": 99}}  # fmt: skip
+        ios, clat = int(iops), {"mean": 5e5, "max": 9e5, "N": int(iops)}
+        side = {"iops": iops, "bw_bytes": iops * 4096, "io_bytes": 4096 * ios, "runtime": 1000,
+                "total_ios": ios, "clat_ns": clat}  # fmt: skip
         job = {"jobname": "a", "error": 0, "job options": {"rw": "randread"}, "read": side}
         output = {"fio version": "fio-3.33", "timestamp_ms": 1_000_000, "jobs": [job]}
         (folder / "json_output.0.node0").write_text(json.dumps(output))
