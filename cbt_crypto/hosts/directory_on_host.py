@@ -137,7 +137,7 @@ def remove(path: str, part: str = "") -> None:
         return
     check_directory(path)
     try:
-        with open(path + "/" + MARKER) as file:
+        with open(path + "/" + MARKER, errors="replace") as file:
             mode = file.read()
     except FileNotFoundError:
         if not os.listdir(path):
