@@ -8,7 +8,7 @@ import os
 import shutil
 import stat
 import sys
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Collection, Dict, List
 
 from cbt_crypto.hosts.trust_on_host import distrust, mounts, owners
 
@@ -23,7 +23,7 @@ class Refused(Exception):
     """What stands against touching a directory, as one sentence for people."""
 
 
-def check_above(path: str) -> None:
+def check_above(path: str, users: Collection[int] = ()) -> None:
     """Raise Refused when somebody else could put another directory in this one's place."""
     parent = path
     while parent != "/":
@@ -31,7 +31,7 @@ def check_above(path: str) -> None:
         status = os.lstat(parent)
         if stat.S_ISLNK(status.st_mode):
             raise Refused(path + " is reached through a link; name the directory itself")
-        if distrust(status, owners(), is_way=True):
+        if distrust(status, users or owners(), is_way=True):
             raise Refused(
                 f"{path} can be replaced by those who may write to {parent}; name another tmp_dir"
             )
@@ -57,17 +57,17 @@ def check_way(path: str) -> None:
         rest = target.split("/") + rest
 
 
-def check_directory(path: str) -> None:
-    """Raise Refused unless the directory is ours alone."""
+def check_directory(path: str, users: Collection[int] = ()) -> None:
+    """Raise Refused unless the directory is of one of `users`, by default `owners`, alone."""
     status = os.lstat(path)
     if stat.S_ISLNK(status.st_mode):
         raise Refused(path + " is a link; name the directory itself as tmp_dir")
     if not stat.S_ISDIR(status.st_mode):
         raise Refused(path + " is not a directory; name another tmp_dir")
-    wrong = distrust(status, owners())
+    wrong = distrust(status, users or owners())
     if wrong:
         raise Refused(f"{path} {wrong}; remove it, or name another tmp_dir")
-    check_above(path)
+    check_above(path, users)
 
 
 def check(path: str) -> None:

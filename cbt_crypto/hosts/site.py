@@ -188,10 +188,16 @@ class Site:
 
         One that speaks for another's OSDs is broken, or lies.
         """
-        carriers: tuple[Union[Osd, Drive], ...] = (*self.osds, *self.idle, *self.drives)
-        own = {name_of(carrier) for carrier in carriers if carrier.host == host}
-        said = dict(answers).items()
+        own, said = self._names_by_host.get(host, set()), dict(answers).items()
         return {key: value for key, value in said if {key, str(key).partition(" ")[0]} & own}
+
+    @cached_property
+    def _names_by_host(self) -> Mapping[str, set[str]]:
+        by_host: dict[str, set[str]] = {}
+        carriers: tuple[Union[Osd, Drive], ...] = (*self.osds, *self.idle, *self.drives)
+        for carrier in carriers:
+            by_host.setdefault(carrier.host, set()).add(name_of(carrier))
+        return by_host
 
     @cached_property
     def _osds_by_host(self) -> Mapping[str, tuple[Osd, ...]]:

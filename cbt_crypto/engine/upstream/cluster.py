@@ -12,10 +12,8 @@ import os
 import pwd
 import shlex
 import socket
-import stat
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
 from typing import Any, Optional
 
 from typing_extensions import override
@@ -37,9 +35,9 @@ from cbt_crypto.engine.upstream.execution import Common
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.hosts.devices import rbd_images
+from cbt_crypto.hosts.directory_on_host import Refused, check_directory
 from cbt_crypto.hosts.remote import kill_osds_scripts, kill_script
 from cbt_crypto.hosts.site import HostScripts, Site
-from cbt_crypto.hosts.trust_on_host import distrust
 from cbt_crypto.plan.file.cluster import at
 from cbt_crypto.plan.layout import ceph_dir, conf_path, section_of, site_of
 
@@ -525,11 +523,8 @@ def make_own(path: str, user: Optional[str]) -> None:
     trusted = {0, os.geteuid()}
     with contextlib.suppress(KeyError):
         trusted.add(pwd.getpwnam(user or "root").pw_uid)
-    for place in (path, *map(str, Path(path).parents)):
-        status = os.lstat(place)
-        wrong = distrust(status, trusted, is_way=place != path)
-        if wrong or stat.S_ISLNK(status.st_mode):
-            why = wrong or "is a link"
-            raise RunError(
-                f"this machine: {place} {why}, and keys come there; name another tmp_dir"
-            )
+    try:
+        check_directory(path, trusted)
+    except Refused as error:
+        why = str(error).partition(";")[0]
+        raise RunError(f"this machine: {why}, and keys come there; name another tmp_dir") from None

@@ -217,6 +217,12 @@ def check_unused(path: str, ours: Any = None, patience_s: float = _PATIENCE_S) -
     _check_other_ways(folder)
 
 
+def _check_writers(folder: str) -> None:
+    users = writers(folder)
+    if users:
+        raise Refused("is held open by {}; name another device".format(", ".join(users)))
+
+
 #: Files that name what is given to other hosts, or to a USB host.
 _EXPORTS = {
     "NVMe over Fabrics": "/sys/kernel/config/nvmet/subsystems/*/namespaces/*/device_path",
@@ -224,12 +230,6 @@ _EXPORTS = {
     "SCST": "/sys/kernel/scst_tgt/devices/*/filename",
     "a USB gadget": "/sys/kernel/config/usb_gadget/*/functions/mass_storage.*/lun.*/file",
 }
-
-
-def _check_writers(folder: str) -> None:
-    users = writers(folder)
-    if users:
-        raise Refused("is held open by {}; name another device".format(", ".join(users)))
 
 
 def _check_other_ways(folder: str) -> None:
@@ -359,16 +359,18 @@ def writers(folder: str, patience_s: float = 10.0) -> List[str]:
     """
     numbers = {text_of(member + "/dev") for member in family(folder)}
     file = _file_behind(disk_of(folder))
+    pids = sorted(set(filter(str.isdigit, os.listdir("/proc"))) - {str(os.getpid())})
     answers = queue.Queue()  # type: queue.Queue[bool]
 
-    def look(pid: str) -> None:
-        paths = (*_descriptors(pid), *_mapped(pid))
-        answers.put(any(_leads_to(path, numbers, file) and _is_written(path) for path in paths))
+    def look() -> None:
+        for pid in pids:
+            paths = (*_descriptors(pid), *_mapped(pid))
+            answers.put(any(_leads_to(path, numbers, file) and _is_written(path) for path in paths))
 
+    # A user can make whoever asks for a process's maps wait for ever, past every signal but a kill.
+    threading.Thread(target=look, daemon=True).start()
     users = set()
-    for pid in set(filter(str.isdigit, os.listdir("/proc"))) - {str(os.getpid())}:
-        # Its user can make whoever asks for its maps wait for ever, past every signal but a kill.
-        threading.Thread(target=look, args=(pid,), daemon=True).start()
+    for pid in pids:
         try:
             if answers.get(timeout=patience_s):
                 users.add(_process(pid))
@@ -386,11 +388,14 @@ def _descriptors(pid: str) -> Iterator[str]:
             yield from glob.glob(f"/proc/{pid}/task/{thread}/fd/*")
 
 
+#: The number of kcmp(2), and the C library, which has no name for it.
+_KCMP = {"x86_64": 312, "aarch64": 272, "ppc64le": 354, "s390x": 343}.get(os.uname().machine)
+_LIBC = ctypes.CDLL(None)
+
+
 def _has_same_files(one: str, other: str) -> bool:
     """kcmp(2) with KCMP_FILES; false where the kernel does not say."""
-    call = {"x86_64": 312, "aarch64": 272, "ppc64le": 354, "s390x": 343}.get(os.uname().machine)
-    libc = ctypes.CDLL(None)
-    return call is not None and libc.syscall(call, int(one), int(other), 2, 0, 0) == 0
+    return _KCMP is not None and _LIBC.syscall(_KCMP, int(one), int(other), 2, 0, 0) == 0
 
 
 def _mapped(pid: str) -> List[str]:
