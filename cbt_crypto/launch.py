@@ -209,7 +209,8 @@ def _measure(
     progress = CampaignProgress(console, len(todo.to_measure), todo.seconds, forecast, archive)
     cluster, run = todo.campaign.cluster, own_id()
     remote = Remote(engine.common, cluster.tmp_dir, cluster.user)
-    held = hosts_held(remote, whole_site(todo.campaign), run, this_run(archive))
+    site = whole_site(todo.campaign)
+    held = hosts_held(remote, site, run, this_run(archive))
     with interrupts(progress.ending) as handled, marked_processes.named(run):
         try:
             with held as hold, locked(archive):
@@ -222,7 +223,7 @@ def _measure(
             # Before anything was deployed.
             return Outcome(error=error)
         except Abandoned:
-            hosts = ", ".join(whole_site(todo.campaign).hosts)
+            hosts = ", ".join(site.hosts)
             with contextlib.suppress(Exception):
                 say_error(f"stopped at once; {hosts} may be held until the next start or cleanup")
             raise

@@ -155,7 +155,7 @@ class CampaignRun:
     def _take_steps(self) -> None:
         try:
             self._note_devices(devices.recording)
-            printed = journal.ask(self._remote, self._everywhere(), self.campaign)
+            printed = journal.ask(self._remote, whole_site(self.campaign), self.campaign)
             self._journal.keep_ways_back(printed)
             self._decide()
             for step in self.plan.steps:
@@ -239,16 +239,13 @@ class CampaignRun:
             self._note_devices(devices.restoring)
 
     def _decide(self) -> None:
-        choices = Choices(self.archive, self._remote, self._everywhere())
+        choices = Choices(self.archive, self._remote, whole_site(self.campaign))
         self._preparation.begin(
             {
                 name: Stack(choices.decided(overlays))
                 for name, overlays in self.campaign.configurations.items()
             }
         )
-
-    def _everywhere(self) -> Site:
-        return whole_site(self.campaign)
 
     def _take(self, step: Step) -> None:
         """Only what a measured cell needs is deployed: a cell may be known well enough by now."""
@@ -361,7 +358,7 @@ class CampaignRun:
         if failure is not None:
             self._tell_left(f"not everything could be torn down: {failure}")
             return
-        hosts = ", ".join(self._everywhere().hosts)
+        hosts = ", ".join(whole_site(self.campaign).hosts)
         self._attempt(partial(self.progress.note, f"torn down: nothing is left on {hosts}"))
         # Where this cannot be written, the next start looks once more.
         self._attempt(self._journal.end)

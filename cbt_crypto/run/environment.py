@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Optional
 
@@ -143,7 +144,6 @@ class EnvironmentFile:
         self._overlays: list[Overlay] = []
         self._confs: dict[str, str] = {}
         self._installed: HostOutputs = {}
-        self._changes: list[str] = []
 
     def describe(self, stacks: Iterable[Stack]) -> None:
         """One overlay of each kind that the stacks name is asked: what it says is about hosts."""
@@ -155,7 +155,7 @@ class EnvironmentFile:
 
         Returns what of them is otherwise than when earlier cells were measured, a host each.
         """
-        self._changes = []
+        changes: list[str] = []
         name = ", ".join(filter(None, (configuration, words(target.variant))))
         self._confs[name] = options_without(target.conf_text)
         noted = read_json(self._path) or {}
@@ -168,15 +168,22 @@ class EnvironmentFile:
             found = collect(self._remote, everywhere, self._engine, self._overlays)
             if self._drives:
                 found["drives"] = describe_drives(self._remote, self._drives)
-            noted = self._after(noted, found)
+            noted, changes = self._after(noted, found)
         noted.pop("format", None)
-        noted.update({"fsid": fsid} if (fsid := fsid_before(self._path.parents[1])) else {})
+        noted.update({"fsid": self._fsid} if self._fsid else {})
         noted["ceph_conf"] = {**noted.get("ceph_conf", {}), **self._confs}
         write_json(self._path, noted)
-        return self._changes
+        return changes
 
-    def _after(self, noted: Mapping[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    @cached_property
+    def _fsid(self) -> str:
+        return fsid_before(self._path.parents[1])
+
+    def _after(
+        self, noted: Mapping[str, Any], found: dict[str, Any]
+    ) -> tuple[dict[str, Any], list[str]]:
         """What was found, and beside it what was otherwise when earlier cells were measured."""
+        changes = []
         known = noted.get("hosts", {})
         measured = any(self._path.parent.glob("[0-9]*/id-*/cell.json"))
         tunes = any(overlay.name == "tuned" for overlay in self._overlays)
@@ -190,10 +197,10 @@ class EnvironmentFile:
                 kept = {key: then[key] for key in then if key in other or key in UPGRADED}
                 before = [*before, {**kept, "until": time.time()}]
                 names = ", ".join(CHANGED.get(key, key) for key in other)
-                self._changes.append(f"{host}: {names}")
+                changes.append(f"{host}: {names}")
             found["hosts"][host].update({"before": before} if before else {})
         kept = {key: noted[key] for key in ("started", "ceph_conf") if key in noted}
-        return {**found, **kept, "hosts": {**known, **found["hosts"]}}
+        return {**found, **kept, "hosts": {**known, **found["hosts"]}}, changes
 
 
 def _facts(about: Mapping[str, Any]) -> dict[str, Any]:
