@@ -99,8 +99,9 @@ class PlanDocument(_Document):
     @property
     def own_baseline(self) -> Optional[Baseline]:
         """The file's; the first configuration in archives of old; None without cells."""
-        first = [Baseline(value=cell.configuration) for cell in self.cells[:1]]
-        return self.baseline or next(iter(first), None)
+        if self.baseline is None and self.cells:
+            return Baseline(value=self.cells[0].configuration)
+        return self.baseline
 
 
 #: The kind of a process whose output is in the archive and is not read.

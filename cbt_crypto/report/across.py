@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Any, Optional
 
-from cbt_crypto.archive.documents import Scalar
 from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.figures.doubts import CONTROL
+from cbt_crypto.report.figures.group import varied
 from cbt_crypto.report.figures.repeats import StandardError, differing
 from cbt_crypto.report.headline import caveats, load_of, versions
-from cbt_crypto.report.model import Comparison, Report, ReportCell, Table
+from cbt_crypto.report.model import Comparison, Report, ReportCell
 from cbt_crypto.report.wording import Grid
 from cbt_crypto.units import counted
 
@@ -70,10 +70,15 @@ class _Row:
         return any(cell.is_baseline for cell in self.cells.values())
 
 
+#: Not what is measured, but for how long.
+_LENGTHS = {"time", "ramp"}
+
+
 def _rows(reports: Iterable[tuple[str, Report]], apart: str = "") -> list[_Row]:
     """Rows of the same workload together; `apart` is the dimension that tells archives apart."""
     named = [(name, report, table) for name, report in reports for table in report.tables]
-    varied = _varied((report, table) for _, report, table in named)
+    told = ((c.dimensions, r.baseline.dimension) for _, r, table in named for c in table.cells)
+    apart_by = {scenario: {*names} - _LENGTHS for scenario, names in varied(told).items()}
     found: dict[tuple[str, str], dict[str, ReportCell]] = {}
     for name, _, table in named:
         for section in table.sections:
@@ -81,31 +86,13 @@ def _rows(reports: Iterable[tuple[str, Report]], apart: str = "") -> list[_Row]:
             rest = {
                 key: value
                 for key, value in section.cells[0].dimensions.items()
-                if key != apart and key in {*table.dimensions, *varied[table.scenario]}
+                if key != apart and key in {*table.dimensions, *apart_by[table.scenario]}
             }
-            load = load_of(replace(table, dimensions=rest), section, varied)
+            load = load_of(replace(table, dimensions=rest), section, apart_by)
             for cell in section.cells:
                 of_row = found.setdefault((load, cell.in_legend), {})
                 of_row[str(table.dimensions.get(apart, name))] = cell
     return [_Row(load, name, cells) for (load, name), cells in found.items()]
-
-
-#: Not what is measured, but for how long.
-_LENGTHS = {"time", "ramp"}
-
-
-def _varied(tables: Iterable[tuple[Report, Table]]) -> dict[str, set[str]]:
-    """Scenario -> its parameters that tell its workloads apart, in one archive or between them."""
-    values: dict[str, dict[str, set[Scalar]]] = {}
-    for report, table in tables:
-        seen = values.setdefault(table.scenario, {})
-        for cell in table.cells:
-            for key in cell.dimensions.keys() - {report.baseline.dimension}:
-                seen.setdefault(key, set()).add(cell.dimensions[key])
-    return {
-        scenario: {key for key, distinct in seen.items() if len(distinct) > 1} - _LENGTHS
-        for scenario, seen in values.items()
-    }
 
 
 def _percent(cell: Optional[ReportCell], loss: bool) -> str:
@@ -264,17 +251,16 @@ class Point:
 
 def history(reports: Mapping[str, Report]) -> tuple[list[Grid], list[Point]]:
     """A table for each workload: its configurations over the archives, in the order of dates."""
-    dated = sorted(reports.items(), key=lambda one: _started(one[1]))
-    rows = _rows(dated)
+    rows = _rows(_dated(reports))
     changes: dict[tuple[str, str, str], Optional[Comparison]] = {}
     for row in rows:
         first, *others = row.cells
         for name in [] if row.is_baseline else others:
-            cells = (row.cells[name], row.cells[first])
+            cell, before = row.cells[name], row.cells[first]
             is_like = reports[name].baseline == reports[first].baseline
             # What both have in common says nothing of a change.
-            if is_like and not set.intersection(*map(_identities, (cells[:1], cells[1:]))):
-                pair = (cell.comparisons.get("iops") for cell in cells)
+            if is_like and not _identities([cell]) & _identities([before]):
+                pair = cell.comparisons.get("iops"), before.comparisons.get("iops")
                 changes[(row.load, row.name, name)] = ratio(*pair)
     judged = _judged(changes)
     points = [
@@ -325,7 +311,7 @@ def _unlike(reports: Mapping[str, Report]) -> Iterator[str]:
 
 def caveats_of(reports: Mapping[str, Report]) -> Iterator[str]:
     """What must be read beside the figures, each once, with the archives that it is of."""
-    yield from _unlike(dict(sorted(reports.items(), key=lambda one: _started(one[1]))))
+    yield from _unlike(dict(_dated(reports)))
     found: dict[str, list[str]] = {}
     for name, report in reports.items():
         for sentence in caveats(report):
@@ -376,6 +362,10 @@ def once(reports: Mapping[str, Report]) -> tuple[dict[str, Report], list[str]]:
 def _identities(cells: Iterable[ReportCell]) -> set[object]:
     """What only copies of their runs have as well."""
     return {run.identity for cell in cells for run in cell.runs if run.records}
+
+
+def _dated(reports: Mapping[str, Report]) -> list[tuple[str, Report]]:
+    return sorted(reports.items(), key=lambda one: _started(one[1]))
 
 
 def _started(report: Report) -> float:

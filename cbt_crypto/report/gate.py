@@ -30,7 +30,7 @@ from cbt_crypto.report import wording
 from cbt_crypto.report.figures.doubts import is_control
 from cbt_crypto.report.figures.metric import Metric
 from cbt_crypto.report.figures.repeats import UNTIL_KNOWN, differing, p_of
-from cbt_crypto.report.headline import caveats, too_noisy
+from cbt_crypto.report.headline import caveats, fault_of_control
 from cbt_crypto.report.model import Comparison, Report, ReportCell
 from cbt_crypto.results.repetition import ALPHA, FEWEST_ROUNDS, VERDICT
 from cbt_crypto.units import counted
@@ -131,8 +131,7 @@ def findings(report: Report, question: Question, only: Sequence[str] = ()) -> li
     names = dict.fromkeys(name_of(cell) for _, cell in rows)
     for name in question.own.keys() - names.keys():
         raise UsageError(f"--loss {name}=...: nothing is called so; name one of {', '.join(names)}")
-    noisy = too_noisy(report)
-    untrusted = f"the control is {noisy}" if noisy else None
+    untrusted = f"the control is {fault}" if (fault := fault_of_control(report)) else None
     if metric.key in report.distrusted:
         untrusted = _UNTRUSTED
     found = answers_of(rows, question, untrusted, report.family.get(metric.key, 0))

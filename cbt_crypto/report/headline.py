@@ -129,7 +129,7 @@ def _rows(report: Report) -> Iterator[_Row]:
                         yield _Row(cell.in_legend, load, iops)
 
 
-def load_of(table: Table, section: Section, scenarios: Collection[str]) -> str:
+def load_of(table: Table, section: Section, scenarios: Collection[object]) -> str:
     """`4 KiB random reads`, and what else tells it from the others of these `scenarios`."""
     size = "" if table.op_size is None else f"{wording.op_size(table.op_size)} "
     placed = ("scenario", "op_size", "mode")
@@ -215,7 +215,7 @@ def _range(iops: Comparison) -> str:
     return f"{ends[0]:.1f} to {ends[1]:.1f} % {word}"
 
 
-def too_noisy(report: Report) -> str:
+def fault_of_control(report: Report) -> str:
     """Why no verdict is to be trusted that the control does not contradict; empty if it may."""
     if report.lacks_control:
         return "missing, so nothing says which differences are chance"
@@ -236,11 +236,9 @@ def _control(report: Report) -> Iterator[str]:
     controls = report.controls
     if "iops" in report.distrusted:
         yield "Control: DIFFERS from the baseline that it repeats; do not trust these verdicts."
-    elif noisy := too_noisy(report):
-        remedy = (
-            "run the campaign again" if report.lacks_control else "measure more rounds or longer"
-        )
-        yield f"Control: {noisy}; {remedy}."
+    elif fault := fault_of_control(report):
+        remedy = ("measure more rounds or longer", "run the campaign again")[report.lacks_control]
+        yield f"Control: {fault}; {remedy}."
     elif ends := _ends(controls):
         most = max(ends[1] - 100, 100 - ends[0], 1)
         unknown = (f"no difference found, but one of up to {most:.0f} % would not show: do not "

@@ -80,10 +80,10 @@ class TableRuns:
 
 def group(runs: Sequence[Run], compared: str, order: Sequence[Scalar]) -> tuple[TableRuns, ...]:
     """Tables in the order of `runs`, rows (values of `compared`) by `order`, others behind."""
-    varied = _varied(runs, compared)
+    apart = varied((run.dimensions, compared) for run in runs)
     tables: dict[tuple[tuple[str, Scalar], ...], list[Run]] = {}
     for run in runs:
-        names = ["scenario", "op_size", *varied[run.dimensions["scenario"]]]
+        names = ["scenario", "op_size", *apart[run.dimensions["scenario"]]]
         key = tuple((name, run.dimensions.get(name)) for name in names if name != compared)
         tables.setdefault(key, []).append(run)
     return tuple(
@@ -92,11 +92,12 @@ def group(runs: Sequence[Run], compared: str, order: Sequence[Scalar]) -> tuple[
     )
 
 
-def _varied(runs: Sequence[Run], compared: str) -> dict[Scalar, list[str]]:
+def varied(told: Iterable[tuple[Mapping[str, Scalar], str]]) -> dict[Scalar, list[str]]:
+    """Scenario -> what tells its workloads apart; of dimensions, and which of them is compared."""
     values: dict[Scalar, dict[str, set[Scalar]]] = {}
-    for run in runs:
-        seen = values.setdefault(run.dimensions["scenario"], {})
-        for name, value in run.dimensions.items():
+    for dimensions, compared in told:
+        seen = values.setdefault(dimensions["scenario"], {})
+        for name, value in dimensions.items():
             if name not in _PLACED and name != compared:
                 seen.setdefault(name, set()).add(value)
     return {
