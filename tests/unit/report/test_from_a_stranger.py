@@ -443,7 +443,7 @@ def _commented(data: bytes, comment: bytes) -> bytes:
 
 
 def _large(data: bytes, at: int = 0) -> bytes:
-    """The same with the two records of a large list; `at` is how far off they say they are."""
+    """The zip with both records of a large list, which say that they are `at` bytes further on."""
     end = data.rfind(b"PK\5\6")
     count, size, offset = struct.unpack_from("<HLL", data, end + 10)
     large = struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, count, count, size, offset)

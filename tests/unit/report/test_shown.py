@@ -120,7 +120,7 @@ def test_two_rounds_are_not_one(repeated: Path) -> None:
 
 
 def _why_none(archive: Path) -> str:
-    """What stands where no comparison has a verdict; of a summary the same."""
+    """The sentence for a report without a verdict, which its summary has as well."""
     built = build(archive)
     (said,) = [one for one in built.headline if one.startswith("No verdict")]
     assert said in markdown(reopened(json.dumps(document(built)).encode()))
