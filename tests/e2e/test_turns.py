@@ -21,14 +21,17 @@ BENCHMARKS = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def ran(machine_factory: Callable[[str], Any]) -> tuple[Any, subprocess.CompletedProcess[str]]:
-    machine = machine_factory("turns")
+def measured(machine: Any) -> tuple[Any, subprocess.CompletedProcess[str]]:
     config = machine.write(CONFIGURATIONS, BENCHMARKS)
     document = yaml.safe_load(config.read_text())
     document["cluster"]["order"] = "interleaved"
     config.write_text(yaml.safe_dump(document, sort_keys=False))
     return machine, machine.run(config)
+
+
+@pytest.fixture(scope="module")
+def ran(machine_factory: Callable[[str], Any]) -> tuple[Any, subprocess.CompletedProcess[str]]:
+    return measured(machine_factory("turns"))
 
 
 def test_it_deploys_once_and_every_block_is_proved(ran: Any) -> None:
@@ -59,11 +62,21 @@ def test_it_stops_when_the_percents_are_known_or_at_the_longest_time(
         assert ("was asked for and not reached" in iops["basis"]) is not is_narrow
 
 
-def test_the_same_configuration_twice_is_within_noise(ran: Any, report_cells: Any) -> None:
+def test_the_same_configuration_twice_is_within_noise(
+    ran: Any, machine_factory: Callable[[str], Any], report_cells: Any
+) -> None:
+    """One interval of 95 % in twenty is wrong by right: a miss is measured once more."""
+
+    def is_within(machine: Any) -> bool:
+        (twin,) = [cell for cell in report_cells(machine.archive) if cell["name"] == "A again"]
+        iops = twin["comparisons"]["iops"]
+        return bool(iops["low"] <= 100 <= iops["high"])
+
     machine, _ = ran
-    (twin,) = [cell for cell in report_cells(machine.archive) if cell["name"] == "A again"]
-    iops = twin["comparisons"]["iops"]
-    assert iops["low"] <= 100 <= iops["high"]
+    if not is_within(machine):
+        again, done = measured(machine_factory("turns-again"))
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert is_within(again), "two intervals of two miss 100 %"
 
 
 def test_nothing_is_left(ran: Any) -> None:
