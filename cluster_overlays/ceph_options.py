@@ -180,7 +180,10 @@ class CephOptions(Overlay):
     def _options(self) -> Options:
         sections: Options = {}
         for section, options in (self.__pydantic_extra__ or {}).items():
-            sections[section] = {normal_name(name): _text(value) for name, value in options.items()}
+            sections[section] = {
+                normal_name(name): str(value).lower() if isinstance(value, bool) else str(value)
+                for name, value in options.items()
+            }
         return sections
 
     def _pairs(self) -> set[tuple[str, str]]:
@@ -409,10 +412,6 @@ class CephOptions(Overlay):
                             ran, not_ = _set(name, value), _shown(name, wanted)
                             return f"{who} ran with {ran} meanwhile, and not {not_}"
         return None
-
-
-def _text(value: Union[bool, float, str]) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _shown(name: str, value: Any) -> Any:

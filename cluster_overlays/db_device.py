@@ -185,11 +185,9 @@ class DbDevice(Overlay):
         return f"echo {_LINKS}\n{links}\necho {_STORAGE}\n{storage_script(layers_asked)}"
 
     def _layers_of(self, osd: Osd) -> dict[str, Any]:
-        devices = {} if self.directory else {"db": self._path(osd)}
-        return {"pid_file": osd.pid_file, "devices": devices, "file": self._file(osd)}
-
-    def _file(self, osd: Osd) -> Optional[str]:
-        return self._path(osd) if self.directory else None
+        path = self._path(osd)
+        devices, file = ({}, path) if self.directory else ({"db": path}, None)
+        return {"pid_file": osd.pid_file, "devices": devices, "file": file}
 
     @override
     def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:

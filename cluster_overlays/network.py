@@ -404,7 +404,9 @@ class Network(Overlay):
             # probes hold all those that the daemons counted between them.
             parts = [(TUNNEL, show[host])]
             if site.osds_of(host):
-                parts.append((BYTES, admin_socket.script(_questions(site, host))))
+                parts.append(
+                    (BYTES, admin_socket.script([question(osd) for osd in site.osds_of(host)]))
+                )
                 parts.append((TUNNEL, show[host]))
             if host == site.head:
                 for section, dump in DUMPS.items():
@@ -426,7 +428,3 @@ def _look_at_paths(site: Site, host: str) -> str:
     peers = [other for other in site.hosts if other != host]
     source = shell.program(encrypted_paths_on_host)
     return f"\necho {PATHS}\n{shell.python(source, peers)}" if peers else ""
-
-
-def _questions(site: Site, host: str) -> list[admin_socket.Question]:
-    return [question(osd) for osd in site.osds_of(host)]

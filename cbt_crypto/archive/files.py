@@ -78,7 +78,8 @@ JSON_VALUES = 2_000_000
 def read_document(path: Path, limit: int = DOCUMENT_LIMIT, inside: Optional[Path] = None) -> bytes:
     """The whole of a regular file; Malformed if larger than `limit`, or by a link if `inside`."""
     with open_regular(path) as file:
-        if inside is not None and not _where(file).is_relative_to(inside):
+        opened = Path(os.readlink(f"/proc/self/fd/{file.fileno()}"))
+        if inside is not None and not opened.is_relative_to(inside):
             raise Malformed("is a link out of the archive, so it was not read")
         data = file.read(limit + 1)
     if len(data) > limit:
@@ -96,10 +97,6 @@ def read_samples(path: Path) -> list[bytes]:
     if data.count(b"\n") > _MOST_SAMPLES:
         raise Malformed("holds too many samples, so it was not read")
     return data.split(b"\n")[:-1]
-
-
-def _where(file: BinaryIO) -> Path:
-    return Path(os.readlink(f"/proc/self/fd/{file.fileno()}"))
 
 
 def check_values(data: bytes, most: int = JSON_VALUES) -> None:

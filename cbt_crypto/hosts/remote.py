@@ -177,7 +177,8 @@ class Remote:
             return dict
         began = time.monotonic()
         mark = FRAME + secrets.token_hex(8)
-        commands = {self._node(h): self._command(t, mark) for h, t in scripts.items()}
+        user = f"{self._user}@" if self._user else ""
+        commands = {f"{user}{h}": self._command(t, mark) for h, t in scripts.items()}
         handle = self._common.pdsh_each(commands)
 
         def results() -> dict[str, HostResult]:
@@ -189,9 +190,6 @@ class Remote:
             return found
 
         return results
-
-    def _node(self, host: str) -> str:
-        return f"{self._user}@{host}" if self._user else host
 
     def _command(self, text: str, mark: str) -> str:
         return (

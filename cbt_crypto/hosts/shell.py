@@ -95,17 +95,15 @@ def _is_ours(node: ast.AST) -> TypeGuard[ast.ImportFrom]:
     return isinstance(node, ast.ImportFrom) and str(node.module).startswith("cbt_crypto.")
 
 
-def _is_start(node: ast.AST) -> TypeGuard[ast.If]:
-    return isinstance(node, ast.If) and "__main__" in ast.dump(node.test)
-
-
 def _bare(module: ModuleType, keeps_start: bool = False) -> str:
     source = inspect.getsource(module)
     lines = source.splitlines()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             _replace(lines, node, " " * node.col_offset + '""')
-        elif _is_ours(node) or (_is_start(node) and not keeps_start):
+        elif _is_ours(node) or (
+            isinstance(node, ast.If) and "__main__" in ast.dump(node.test) and not keeps_start
+        ):
             _replace(lines, node, "")
     kept = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
     return "".join(

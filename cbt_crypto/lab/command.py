@@ -254,16 +254,11 @@ def down(with_image: bool, name: str) -> None:
     existed = lifecycle.down(name)
     click.echo(f"lab {name} is down" if existed else f"lab {name} was down already")
     if with_image:
-        _remove_image()
-
-
-def _remove_image() -> None:
-    users = lifecycle.names()
-    if users:
-        raise UsageError(
-            f"lab {users[0]} uses the image; stop it first with lab down, then repeat this"
-        )
-    image.remove_all()
+        if users := lifecycle.names():
+            raise UsageError(
+                f"lab {users[0]} uses the image; stop it first with lab down, then repeat this"
+            )
+        image.remove_all()
 
 
 def _print_json(name: str, lab: Optional[Lab]) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -200,7 +200,8 @@ def predict(plan: Plan, earlier: Earlier) -> Prediction:
             shown[load_words(cell)] = _shown(until, count, spread)
     of = earlier.durations.of
     taken = [_taken(plan.steps, keys, rounds, end) for end in range(3)]
-    low, usual, high = (sum(map(of, steps)) + _pauses(steps) for steps in taken)
+    pauses = [sum(step.pause_s for step in steps if isinstance(step, Measure)) for steps in taken]
+    low, usual, high = (sum(map(of, steps)) + pause for steps, pause in zip(taken, pauses))
     deviations = [earlier.durations.uncertainty(taken[end]) for end in (0, 2)]
     return Prediction(
         usual,
@@ -221,7 +222,7 @@ def _of_deployments(plan: Plan, cell: Cell, earlier: Earlier, turns: int, most: 
     places = wheres(campaign)
     found = [
         needed(
-            [one.spread for one in _on(where, seen)],
+            [one.spread for one in ([s for s in seen if s.where == where] or seen)],
             until, turns, most, FIRST,
         )
         for where in sorted(places)
@@ -234,14 +235,6 @@ def _of_deployments(plan: Plan, cell: Cell, earlier: Earlier, turns: int, most: 
     if seen and lacking:
         words += f"; no spread there of {' and '.join(_WHERE[one] for one in sorted(lacking))}"
     return Needed(need.rounds, words)
-
-
-def _on(where: str, seen: Sequence[Seen]) -> Sequence[Seen]:
-    return [one for one in seen if one.where == where] or seen
-
-
-def _pauses(steps: Iterable[Step]) -> float:
-    return sum(step.pause_s for step in steps if isinstance(step, Measure))
 
 
 def rounds_needed(until: MeasureUntil, spread: float, least: int = FEWEST_PAIRS) -> int:

@@ -184,11 +184,12 @@ def _summary(plan: Plan) -> str:
         )
         if (count := plan.deployments(how))
     ]
+    pauses = f" (and pauses of {plan.pauses_s:.0f} s)" if plan.pauses_s else ""
     return (
         f"{counted(cells, 'cell')} to measure{f', {already} left out' if already else ''}; "
         f"{', '.join(kinds) or 'nothing to deploy'}; prefill of {plan.prefill_mb / 1024:.1f} GiB. "
         f"Measuring takes {_most(plan)}{measured}; "
-        f"deployments and prefill{_pauses(plan)} are extra."
+        f"deployments and prefill{pauses} are extra."
     )
 
 
@@ -204,10 +205,6 @@ def _in_all(plan: Plan) -> str:
 
 def _most(plan: Plan) -> str:
     return "at most " if any(cell.scenario.until for cell in plan.to_measure) else ""
-
-
-def _pauses(plan: Plan) -> str:
-    return f" (and pauses of {plan.pauses_s:.0f} s)" if plan.pauses_s else ""
 
 
 def _buys(plan: Plan, earlier: Optional[Earlier]) -> Iterator[str]:

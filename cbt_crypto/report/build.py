@@ -315,7 +315,7 @@ class _Comparer:
         reason = None
         if len(failed) == len(runs):
             reason = next((r.failure for r in failed if not r.is_missing), failed[0].failure)
-        elif _is_waived(runs):
+        elif any(run.proof is not None and not run.proof.required for run in runs):
             reason = _NOT_PROVED
         is_baseline = value == self.baseline
         name = name_of(section.dimension, value)
@@ -374,10 +374,6 @@ class _Comparer:
 def name_of(dimension: str, value: Scalar) -> str:
     """What a row is called: a value of the compared dimension, sizes with their unit."""
     return wording.op_size(value) if dimension == "op_size" else str(value)
-
-
-def _is_waived(runs: Sequence[Run]) -> bool:
-    return any(run.proof is not None and not run.proof.required for run in runs)
 
 
 def _alone(dimension: str, value: Scalar) -> str:

@@ -185,7 +185,8 @@ def page(report: Report, reload_s: Optional[int] = None) -> str:
         _navigation(report),
         E.MAIN(E.DIV(E.CLASS("wide"), *_emulated(report), *_sections(report, figures)), id="main"),
         E.FOOTER(E.DIV(E.CLASS("wide"), f"Made by cbt-crypto {__version__} from an archive.")),
-        E.SCRIPT(_plain(summary(report)), type="text/markdown", id="as-markdown"),
+        # No text may end the script that it is in.
+        E.SCRIPT(summary(report).replace("<", "&lt;"), type="text/markdown", id="as-markdown"),
         E.SCRIPT((_TEMPLATES / "report.js").read_text(encoding="utf-8")),
     )
     refresh = {"http-equiv": "refresh", "content": str(reload_s)}
@@ -202,11 +203,6 @@ def page(report: Report, reload_s: Optional[int] = None) -> str:
         E.HTML(head, body, lang="en"), doctype="<!DOCTYPE html>", encoding="unicode"
     )
     return f"{figures.into(text)}\n"
-
-
-def _plain(text: str) -> str:
-    """Text that cannot end the script it is in."""
-    return text.replace("<", "&lt;")
 
 
 class _PageCharts:

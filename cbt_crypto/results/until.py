@@ -255,14 +255,11 @@ def _logs(
             base = baseline.get(turn)
             if base is None or base.deployment != block.deployment:
                 continue
-            value = _ratio(value, base.figures.get(figure, 0.0))
+            of_base = base.figures.get(figure, 0.0)
+            value = value / of_base if of_base > 0 else 0.0
         if value > 0:
             logs.append(math.log(value))
     return logs
-
-
-def _ratio(value: float, base: float) -> float:
-    return value / base if base > 0 else 0.0
 
 
 #: Number of a direction in a log -> its name.

@@ -35,8 +35,9 @@ class Benchmark:
         self._common.make_remote_dir(self.run_dir)
         self._common.mkdir_p(self.archive_dir)
         path = os.path.join(self.archive_dir, "benchmark_config.yaml")
+        cluster = {k: v for k, v in self.cluster.config.items() if k != "archive_dir"}
+        shown = {"cluster": cluster, **self.config}
         with open(path, "w", encoding="utf-8") as file:
-            shown = {"cluster": _shown(self.cluster.config), **self.config}
             yaml.safe_dump(document_without(shown), file)
 
     def run(self) -> None:
@@ -46,7 +47,3 @@ class Benchmark:
     def cleanup(self) -> None:
         """Remove this benchmark's directory on every node."""
         self._common.clean_remote_dir(self.run_dir)
-
-
-def _shown(config: Section) -> dict[str, object]:
-    return {key: value for key, value in config.items() if key != "archive_dir"}

@@ -221,7 +221,9 @@ class Ceph:
 
     def make_mons(self) -> None:
         """Make and start the monitors, with every daemon's key and all OSDs in the first map."""
-        self.run(self._daemons.mon_scripts(self._first_maps()), "make the monitors")
+        addresses = {n: a for named in self.addressed().mons.values() for n, a in named.items()}
+        maps = self._daemons.first_maps(self.fsid, addresses, self._key_form())
+        self.run(self._daemons.mon_scripts(maps), "make the monitors")
 
     def start_mgrs(self) -> None:
         """Start the managers; nothing waits for them but what needs them."""
@@ -338,10 +340,6 @@ class Ceph:
             except ValueError as error:
                 raise HostError(host, what, "failed", str(error)) from error
         return self._forms[tools[0]]
-
-    def _first_maps(self) -> str:
-        addresses = {n: a for named in self.addressed().mons.values() for n, a in named.items()}
-        return self._daemons.first_maps(self.fsid, addresses, self._key_form())
 
     def addressed(self) -> ClusterSection:
         """The section with the addresses at which the monitors really are."""

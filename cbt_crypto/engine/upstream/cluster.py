@@ -221,7 +221,8 @@ class UpstreamCeph:
         (stat,) = self.own.ask([{"mon": {"prefix": "osd stat", "format": "json"}}])
         # What is waited for then came up after this moment.
         self.own.epoch = int(json.loads(stat)["epoch"])
-        stop = {host: kill_script() for host in self._daemon_hosts()}
+        hosts = (*self.site.mons, *self.site.mgrs, *self.site.osd_hosts, *self._mdss)
+        stop = {host: kill_script() for host in hosts}
         self.own.run(kill_osds_scripts(self.site), "stop the OSDs")
         self.own.run(stop, "stop the daemons")
         self.write_programs()
@@ -269,7 +270,8 @@ class UpstreamCeph:
         # By default a kernel speaks to msgr1 alone, which the monitors do not.
         made.setdefault("client", {})["rbd_default_map_options"] = f"ms_mode={kernel_mode(made)}"
         self.conf_text = ceph_conf.render(made)
-        nodes = self._nodes(self.site.hosts)
+        user = f"{self.section.user}@" if self.section.user else ""
+        nodes = ",".join(f"{user}{host}" for host in self.site.hosts)
         with tempfile.NamedTemporaryFile("w", prefix="cbt-crypto-", suffix=".conf") as file:
             file.write(self.conf_text)
             file.flush()
@@ -449,14 +451,6 @@ class UpstreamCeph:
         failed = [ending for ending in self.endings() if ending.status != 0]
         if failed:
             raise RunError(f"{what}: {failed[0].sentence()}")
-
-    def _nodes(self, hosts: tuple[str, ...]) -> str:
-        user = f"{self.section.user}@" if self.section.user else ""
-        return ",".join(f"{user}{host}" for host in hosts)
-
-    def _daemon_hosts(self) -> tuple[str, ...]:
-        hosts = (*self.site.mons, *self.site.mgrs, *self.site.osd_hosts, *self._mdss)
-        return tuple(dict.fromkeys(hosts))
 
     def _forget_local_keys(self) -> None:
         """This machine may be none of the hosts; upstream left the keys here all the same."""

@@ -168,7 +168,9 @@ def _refused_users(cluster: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _fio_parts(data: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return _parts(_mapping(data, "benchmarks").get("fio"))
+    section = _mapping(data, "benchmarks").get("fio")
+    parts = section if isinstance(section, list) else [section]
+    return [part for part in parts if isinstance(part, dict)]
 
 
 def _refused_endpoints(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
@@ -190,11 +192,6 @@ def _mapping(data: Mapping[str, Any], name: object) -> Mapping[str, Any]:
     """Return a section; empty where it is no mapping, which whoever checks it reports."""
     section = data.get(name) if isinstance(name, str) else None
     return section if isinstance(section, dict) else {}
-
-
-def _parts(section: Any) -> list[dict[str, Any]]:
-    return [part for part in (section if isinstance(section, list) else [section])
-            if isinstance(part, dict)]  # fmt: skip
 
 
 def translated(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -95,7 +95,8 @@ def charts(table: Table) -> Iterator[Chart]:
     """Every chart that the table has figures for."""
     title = f"{_owners(table)} CPU time per IO"
     cpu_per_io = _bars(table, "cpu_per_io", "osd_cpu_us_per_io", title, "µs", 1.0)
-    yield from _some(_throughput(table), _latency(table), cpu_per_io)
+    latency = _bars(table, "latency", "clat_ns_mean", "Mean latency", "ms", 1e-6)
+    yield from _some(_throughput(table), latency, cpu_per_io)
     yield from _some(*(_cpu(section, _owners(table)) for section in table.sections))
     for section in table.sections:
         yield from _some(*_over_time(section), latency_distribution(section, table.groups))
@@ -110,25 +111,16 @@ def _some(*parts: Chart) -> Iterator[Chart]:
             yield chart
 
 
-def _names(table: Table) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(cell.name for s in table.sections for cell in s.cells))
-
-
-def _groups(table: Table) -> tuple[str, ...]:
-    return tuple(section.label for section in table.sections)
-
-
-def _cells(table: Table, name: str) -> list[Optional[ReportCell]]:
-    return [section.row(name) for section in table.sections]
-
-
 def _bars(table: Table, key: str, figure: str, title: str, unit: str, scale: float) -> Bars:
     return Bars(
         key=key,
         title=title,
         unit=unit,
-        groups=_groups(table),
-        series=tuple(bar_series(_cells(table, name), figure, scale) for name in _names(table)),
+        groups=tuple(section.label for section in table.sections),
+        series=tuple(
+            bar_series([section.row(name) for section in table.sections], figure, scale)
+            for name in dict.fromkeys(cell.name for s in table.sections for cell in s.cells)
+        ),
     )
 
 
@@ -164,10 +156,6 @@ def _throughput(table: Table) -> Bars:
         figure = "bandwidth_bytes_per_s"
         return _bars(table, "throughput", figure, "Bandwidth", "MB/s", 1e-6)
     return _bars(table, "throughput", "iops", "IOPS", "IO/s", 1.0)
-
-
-def _latency(table: Table) -> Bars:
-    return _bars(table, "latency", "clat_ns_mean", "Mean latency", "ms", 1e-6)
 
 
 def _owners(table: Table) -> str:
@@ -347,7 +335,10 @@ def _charts(tables: Sequence[Table], key: str, shown: _Shown) -> Iterator[tuple[
     ]
     heading = ", ".join((tables[0].scenario, *words))
     for mode in dict.fromkeys(section.label for table in tables for section in table.sections):
-        rows = [_row(table, mode) for table in tables]
+        rows = [
+            {cell.name: cell for s in table.sections if s.label == mode for cell in s.cells}
+            for table in tables
+        ]
         names = dict.fromkeys(name for row in rows for name in row)
         chart = Bars(
             key=f"by_size_{key}_{mode.replace(' ', '_')}",
@@ -362,10 +353,6 @@ def _charts(tables: Sequence[Table], key: str, shown: _Shown) -> Iterator[tuple[
         )
         if any(value is not None for series in chart.series for value in series.values):
             yield heading, chart
-
-
-def _row(table: Table, mode: str) -> dict[str, ReportCell]:
-    return {cell.name: cell for s in table.sections if s.label == mode for cell in s.cells}
 
 
 #: Heading and chart of each chart over several tables.

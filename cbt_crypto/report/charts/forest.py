@@ -229,7 +229,8 @@ class _Drawing:
             self._canvas.add("line", x1=left, y1=y, x2=right, y2=y, class_=f"{name} s",
                              stroke=stroke, stroke_width=2, **dash)  # fmt: skip
             for end, value, way in ((left, point.low, -1), (right, point.high, 1)):
-                self._end(end, y, point.series, way if self._is_beyond(value) else 0)
+                is_inside = self._forest.low <= value <= self._forest.high
+                self._end(end, y, point.series, 0 if is_inside else way)
         x = self._x(point.percent)
         self._marker(point.series, x, y, point.is_shown, point.text)
 
@@ -261,9 +262,6 @@ class _Drawing:
         low, high = self._forest.low, self._forest.high
         part = (min(max(percent, low), high) - low) / (high - low)
         return self._shape.start + part * (self._shape.width - self._shape.start - _MARGIN)
-
-    def _is_beyond(self, percent: float) -> bool:
-        return not self._forest.low <= percent <= self._forest.high
 
     def _placed(self, top: float) -> Iterator[tuple[Row, float, bool]]:
         """Each row with its top, and whether a heading stands above it."""

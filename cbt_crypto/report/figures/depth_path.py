@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
-from cbt_crypto.archive.documents import Scalar
 from cbt_crypto.report.figures.metric import BY_KEY
 from cbt_crypto.report.model import ReportCell, Table
 
@@ -81,24 +80,20 @@ def alike(tables: Iterable[Table], dimension: str) -> dict[object, dict[int, Tab
 def _paths(members: Mapping[int, Table], dimension: str) -> Iterator[DepthPath]:
     depths = sorted(members)
     first = members[depths[0]]
-    heading = _without(first.title, dimension, first.dimensions[dimension])
+    own = f"{dimension} {first.dimensions[dimension]}"
+    heading = ", ".join(part for part in first.title.split(", ") if part != own)
     sections = dict.fromkeys(s.label for depth in depths for s in members[depth].sections)
     for label in sections:
-        rows = {depth: _row(members[depth], label) for depth in depths}
+        rows = {
+            depth: {c.in_legend: c for s in table.sections if s.label == label for c in s.cells}
+            for depth, table in sorted(members.items())
+        }
         names = dict.fromkeys(name for row in rows.values() for name in row)
         curves = tuple(_curve(name, {d: rows[d].get(name) for d in depths}) for name in names)
         curves = tuple(curve for curve in curves if len(curve.points) >= _LEAST)
         if curves:
             key = f"by_{dimension}_{label.replace(' ', '_')}"
             yield DepthPath(heading, key, label, dimension, curves)
-
-
-def _without(title: str, dimension: str, value: Scalar) -> str:
-    return ", ".join(part for part in title.split(", ") if part != f"{dimension} {value}")
-
-
-def _row(table: Table, label: str) -> dict[str, ReportCell]:
-    return {cell.in_legend: cell for s in table.sections if s.label == label for cell in s.cells}
 
 
 def _curve(name: str, cells: Mapping[int, Optional[ReportCell]]) -> Curve:

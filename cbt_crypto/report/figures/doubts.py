@@ -107,7 +107,8 @@ def _imbalance(osds: Optional[OverlayProof]) -> Iterator[str]:
         total = sum(primaries.values())
         if len(primaries) == len(ops) and total > 0:
             share = 100 * (primaries[name] * len(primaries) / total - 1)
-            why = f"; it is primary of {abs(share):.0f} % {_word(share)} placement groups"
+            word = "fewer" if share < 0 else "more"
+            why = f"; it is primary of {abs(share):.0f} % {word} placement groups"
         yield f"{name} served {more:.0f} % more operations than the mean of {len(ops)} OSDs{why}"
         return
     for what, counts in (("is primary of", primaries), ("has", groups)):
@@ -125,10 +126,6 @@ def _most(counts: Mapping[str, float]) -> Optional[tuple[str, float]]:
         return None
     name = max(counts, key=lambda one: counts[one])
     return name, 100 * (counts[name] * len(counts) / sum(counts.values()) - 1)
-
-
-def _word(share: float) -> str:
-    return "fewer" if share < 0 else "more"
 
 
 def _numbers(evidence: Mapping[str, Any], key: str) -> dict[str, float]:
@@ -294,7 +291,8 @@ def warnings(run: Run, direction: str) -> Iterator[str]:
     yield from _apart(run)
     yield from _rate(run)
     yield from _idle(run, direction)
-    yield from _moved(run, direction)
+    if (series := run.series.get(direction)) is not None:
+        yield from steadiness_sentences(series.iops)
     yield from _unsteady(run)
     yield from _unserved(run, direction)
     yield from _beside(run.idle)
@@ -345,12 +343,6 @@ def _idle(run: Run, direction: str) -> Iterator[str]:
     idle = int(np.count_nonzero(series.iops <= IDLE_SHARE * np.median(series.iops)))
     if idle:
         yield f"{idle} of {len(series.iops)} seconds had no IO"
-
-
-def _moved(run: Run, direction: str) -> Iterator[str]:
-    series = run.series.get(direction)
-    if series is not None:
-        yield from steadiness_sentences(series.iops)
 
 
 def _unsteady(run: Run) -> Iterator[str]:

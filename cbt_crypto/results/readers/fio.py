@@ -150,17 +150,14 @@ def parse_fio_json(data: bytes) -> FioOutput:
 def _first_document(text: str) -> tuple[Any, int]:
     """The first JSON object that starts a line and is whole, and where it starts."""
     decoder = json.JSONDecoder()
-    reason = "is empty" if not text.strip() else f"holds no JSON but {_quoted(text)}"
+    lines = text.strip().splitlines()
+    reason = f"holds no JSON but {lines[0][:160]!r}" if lines else "is empty"
     for match in islice(_START.finditer(text), _ATTEMPTS):
         try:
             return decoder.raw_decode(text, match.start())[0], match.start()
         except (ValueError, RecursionError) as error:
             reason = f"is cut off or damaged: its JSON does not end well ({error})"
     raise Malformed(reason)
-
-
-def _quoted(text: str) -> str:
-    return repr(text.strip().splitlines()[0][:160])
 
 
 def _first_error(error: ValidationError) -> str:

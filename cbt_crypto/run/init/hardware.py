@@ -23,10 +23,6 @@ from cbt_crypto.run.preflight.survey import survey
 MOST_BYTES = 16 << 20
 
 
-def _ipv4(address: str) -> str:
-    return str(ipaddress.IPv4Interface(address))
-
-
 def _device(path: str) -> str:
     """A path below /dev, of characters that neither end a line of a file nor move a cursor."""
     if not path.startswith("/dev/") or not path.isprintable() or " " in path or ".." in path:
@@ -51,7 +47,7 @@ class _Answer(BaseModel):
 
 class _Network(_Answer):
     name: Text
-    address: Annotated[str, AfterValidator(_ipv4)]
+    address: Annotated[str, AfterValidator(lambda text: str(ipaddress.IPv4Interface(text)))]
     mtu: Count
     speed: Count
     hardware: bool

@@ -150,13 +150,10 @@ def _leads_to_all(network: HostNetwork, hosts: Sequence[HostHardware]) -> bool:
     """
     inside = ipaddress.ip_interface(network.address).network
     found = [
-        {address for address in map(_address, host.networks) if address in inside} for host in hosts
+        {ip for n in host.networks if (ip := ipaddress.ip_interface(n.address).ip) in inside}
+        for host in hosts
     ]
     return all(found) and len(set.union(*found)) == sum(map(len, found))
-
-
-def _address(network: HostNetwork) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    return ipaddress.ip_interface(network.address).ip
 
 
 def _pg_num(osds: int, replication: int) -> int:
@@ -266,7 +263,9 @@ def start_from(
     `seconds` replaces the time that each cell is measured, and bounds the ramp before it. Volumes
     are made to fit the OSDs, and all of it `size`.
     """
-    document = _document(article or "quickstart")
+    document = yaml.safe_load(
+        (_ARTICLES / f"{article or 'quickstart'}.yaml").read_text(encoding="utf-8")
+    )
     benchmarks = document["benchmarks"] if article else _loads(len(proposal.clients))
     benchmarks = dict(islice(benchmarks.items(), size.sections))
     cluster = dict(document["cluster"])
@@ -292,10 +291,6 @@ def cut_from(whole: Start, start: Start) -> str:
     said = [f"{text.format(to)} instead of {of}" for text, (of, to) in cuts.items() if to != of]
     without = [f"without {name}" for name in whole.benchmarks if name not in start.benchmarks]
     return ", ".join([*said, *without])
-
-
-def _document(name: str) -> Any:
-    return yaml.safe_load((_ARTICLES / f"{name}.yaml").read_text(encoding="utf-8"))
 
 
 def _loads(clients: int) -> dict[str, Any]:

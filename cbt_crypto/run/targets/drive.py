@@ -68,14 +68,15 @@ class DriveTarget:
     def change_to(self, step: Deploy, how: Transition) -> None:
         """Prepare the drive that the step names, or change the one in use, whose data stay."""
         stack = self._stacks[step.configuration]
-        if how is not Transition.REBUILD:
-            self._change(stack, how)
-        else:
+        if how is Transition.REBUILD:
             if not self._is_cleared:
                 self.cluster.shutdown()
                 self.cluster.cleanup()
                 self._is_cleared = True
             self._deploy(str(step.drive), stack)
+        elif self._in_use is not None and how is not Transition.NONE:
+            site = replace(self.site, osds=(), drives=(self._in_use,))
+            self._run(stack.after_osds(site), "change the configuration")
         self.stack = stack
 
     def _deploy(self, name: str, stack: Stack) -> None:
@@ -95,11 +96,6 @@ class DriveTarget:
             array = lvm_and_md.make_array(drive, members, site.tmp_dir)
             self._run({drive.host: array}, "make the RAID-0")
         self._run(stack.after_osds(site), "finish the drive")
-
-    def _change(self, stack: Stack, how: Transition) -> None:
-        if self._in_use is not None and how is not Transition.NONE:
-            site = replace(self.site, osds=(), drives=(self._in_use,))
-            self._run(stack.after_osds(site), "change the configuration")
 
     def _free(self) -> None:
         if self._in_use is not None:
