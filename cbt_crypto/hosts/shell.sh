@@ -50,7 +50,7 @@ end_session() {
         [ -z "$pids" ] || $SUDO kill -s $signal $pids 2>/dev/null || :
         n=0
         while pids=$(members_left); [ -n "$pids" ] && [ $n -lt 100 ]; do
-            sleep 0.05; n=$((n+1))
+            sleep 0.0$((n < 5 ? 1 : 5)); n=$((n+1))
         done
     done
     rm -f "$1"

@@ -84,7 +84,7 @@ def _with_watcher(directory: str, text: str = "") -> str:
 
 def ready(directory: str) -> str:
     """Shell text that waits for a look at everything; later programs run in the watcher."""
-    return _with_watcher(directory, f"wait_for_look {10 * _PATIENCE_S}")
+    return _with_watcher(directory, f"wait_for_look {20 * _PATIENCE_S}")
 
 
 def stop(directory: str) -> str:

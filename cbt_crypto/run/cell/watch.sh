@@ -28,17 +28,17 @@ python_of_watcher() {
     return "$told"
 }
 
-# $1 are tenths of seconds.
+# $1 are twentieths of seconds.
 wait_for_look() {
     n=0; until [ -s "$watched.jsonl" ]; do
         is_watching && [ $n -lt "$1" ] || { tail -n 3 "$watched.said" >&2; exit 1; }
-        n=$((n + 1)); sleep 0.1
+        n=$((n + 1)); sleep 0.05
     done
 }
 
 # It ends by itself then; what is looked up of a process to be killed would cost more than a wait.
 ask_to_end() {
     ! is_watching || ask_watcher end
-    n=0; while is_watching && [ $n -lt 20 ]; do sleep 0.05; n=$((n + 1)); done
+    n=0; while is_watching && [ $n -lt 22 ]; do sleep 0.0$((n < 3 ? 1 : 5)); n=$((n + 1)); done
     is_watching || rm -f "$watched.pid"
 }

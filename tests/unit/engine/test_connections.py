@@ -1,10 +1,12 @@
-"""Directories of ssh connections: a killed run's are removed, and nobody else's."""
+"""Commands on hosts, and directories of ssh connections: a killed run's are removed, no other's."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,3 +69,24 @@ def test_nothing_of_the_user_is_forwarded_to_hosts(tmp_path: Path) -> None:
     command = ["ssh", "-G", "-F", str(config), *common.SSH_OPTIONS, "host"]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert {"forwardagent no", "clearallforwardings yes"} <= set(said.splitlines())
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="this kernel tells nobody at once")
+def test_an_end_is_seen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of a campaign's commands was looked at every 50 ms: a second in each minute."""
+
+    def sleep(seconds: float) -> None:
+        pytest.fail("it looks for the end from time to time")
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    said = common.pdsh("localhost", "sleep 0.2; echo done; exit 3").logged([], "", "")
+    assert said.communicate(60) == ("localhost: done\n", "")
+    assert (said.returncode, said.timed_out) == (3, False)
+    late = common.pdsh("localhost", "sleep 60")
+    assert (late.communicate(0.2), late.timed_out) == (("", ""), True)
+
+
+def test_kernels_that_do_not_tell_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    said = common.pdsh("localhost", "sleep 0.1; echo done")
+    assert said.communicate(60) == ("localhost: done\n", "")
