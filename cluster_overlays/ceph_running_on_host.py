@@ -18,6 +18,11 @@ _OF_CEPH = re.compile(
     r"/(ceph-(mon|mgr|osd)|libceph[^/]*|librados[^/]*|librbd[^/]*|libcls_[^/]*|libec_[^/]*)$"
 )
 
+#: GNU's note that tells builds apart, in either order of bytes; the length of what follows.
+_BUILD_ID = re.compile(
+    rb"(?:\x04\0{3}(.)\0{3}\x03\0{3}|\0{3}\x04\0{3}(.)\0{3}\x03)GNU\0", re.DOTALL
+)
+
 #: Variables that decide how a daemon allocates memory.
 _KEPT = ("TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES", "LD_PRELOAD", "MALLOC_CONF", "GLIBC_TUNABLES")
 
@@ -30,6 +35,28 @@ def mapped(pid: str) -> List[str]:
     return sorted(path for path in paths if _OF_CEPH.search(path.replace(" (deleted)", "")))
 
 
+def build_of(path: str) -> str:
+    """The build id of a program or library; of one without, its size."""
+    with open(path, "rb") as binary:
+        head = binary.read(1 << 16)
+        found = _BUILD_ID.search(head)
+        if not found:
+            return f"{os.fstat(binary.fileno()).st_size} bytes"
+    length = ord(found.group(1) or found.group(2))
+    return head[found.end() : found.end() + length].hex()
+
+
+def _builds(pid: str, paths: List[str]) -> Dict[str, str]:
+    """Two builds may say one version. What is loaded varies, so each file is told of."""
+    builds = {}
+    for path in paths:
+        try:
+            builds[os.path.basename(path)] = build_of(f"/proc/{pid}/root{path}")[:16]
+        except OSError:
+            continue  # replaced while it ran: its path says so
+    return builds
+
+
 def read_daemon(folder: str, name: str) -> Dict[str, object]:
     """One daemon, by its pid file and admin socket in `folder`."""
     with open(f"{folder}/{name}.pid") as file:
@@ -37,7 +64,8 @@ def read_daemon(folder: str, name: str) -> Dict[str, object]:
     with open(f"/proc/{pid}/status", errors="replace") as file:
         uid = next(line.split()[1] for line in file if line.startswith("Uid:"))
     about = {"pid": int(pid), "uid": int(uid), "exe": os.readlink(f"/proc/{pid}/exe")}
-    about["mapped"] = mapped(pid)
+    paths = mapped(pid)
+    about.update(mapped=paths, builds=_builds(pid, paths))
     answer = ask(f"{folder}/{name}.asok", {"prefix": "version"})
     if not isinstance(answer, dict) or "version" not in answer:
         raise ValueError("its admin socket does not tell the version")

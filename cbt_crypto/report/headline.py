@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -18,6 +18,7 @@ from cbt_crypto.report.figures.metric import FROM_MEMORY
 from cbt_crypto.report.model import Comparison, Report, ReportCell, Section, Table
 from cbt_crypto.report.why import limits_of_rows
 from cbt_crypto.report.wording import mapping, roles_of
+from cbt_crypto.results.cell.run import Run
 from cbt_crypto.units import counted, whole
 
 #: Names, or workloads, that are told of; the others are counted.
@@ -311,19 +312,43 @@ def _versions_of(about: Mapping[str, Any], key: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one.partition(" flags")[0] for one in said))
 
 
+#: After what was changed between cells.
+_COMPARED = "cells of before and after are compared. Measure the older ones again with --again."
+
+
+def _rebuilt(cells: Sequence[ReportCell]) -> Iterator[str]:
+    """Rows whose rounds ran several builds of Ceph, which may all say one version."""
+    mixed = [cell for cell in cells if any(len(ids) > 1 for ids in _builds(cell.runs).values())]
+    if mixed:
+        rows = f"{len(mixed)} of {len(cells)} rows"
+        yield f"Ceph was built anew between the rounds of {rows}: {_COMPARED}"
+
+
+def _builds(runs: Sequence[Run]) -> dict[tuple[str, str], set[str]]:
+    """The build ids of each daemon's program and libraries."""
+    found: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for proof in (run.proof for run in runs if run.proof):
+        for overlay in (one for one in proof.overlays if one.overlay == "ceph_build"):
+            for daemon, about in mapping(mapping(overlay.evidence).get("daemons")).items():
+                for file, build in mapping(mapping(about).get("builds")).items():
+                    found[daemon, file].add(str(build))
+    return found
+
+
 def _upgraded(hosts: Sequence[Any]) -> Iterator[str]:
     said = [
         f"{_NAMES.get(key, '')} {' and '.join(dict.fromkeys(chain(*mixed)))}".strip()
         for key in UPGRADED
         if (mixed := [v for v in (_versions_of(mapping(h), key) for h in hosts) if len(v) > 1])
     ]
-    rest = "cells of before and after are compared. Measure the older ones again with --again."
     if said:
-        yield f"Measured with {'; '.join(said)}: the campaign went on after an upgrade, and {rest}"
+        upgraded = f"Measured with {'; '.join(said)}: the campaign went on after an upgrade"
+        yield f"{upgraded}, and {_COMPARED}"
     before = [mapping(about).get("before") for about in hosts]
     then = list(map(mapping, chain(*(b for b in before if isinstance(b, (list, tuple))))))
     if changed := [name for key, name in CHANGED.items() if any(key in one for one in then)]:
-        yield f"The hosts were changed ({', '.join(changed)}) before the campaign went on; {rest}"
+        were_changed = f"The hosts were changed ({', '.join(changed)})"
+        yield f"{were_changed} before the campaign went on; {_COMPARED}"
 
 
 def _limits(report: Report) -> Iterator[str]:
@@ -334,6 +359,7 @@ def _limits(report: Report) -> Iterator[str]:
     if any(mapping(about).get("osds_on_files") for about in hosts.values()):
         yield "OSDs are on files, not on drives."
     cells = [cell for cell in report.cells if cell.state != "missing"]
+    yield from _rebuilt(cells)
     failed = [cell for cell in cells if cell.state == "failed"]
     if failed:
         yield f"{len(failed)} of {len(cells)} rows failed: {failed[0].reason}."

@@ -69,6 +69,11 @@ def _builds(archive: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield proof["configuration"], one
 
 
+def _notes(path: str) -> str:
+    told = subprocess.run(["readelf", "-n", path], capture_output=True, text=True, check=True)
+    return told.stdout
+
+
 def test_each_runs_what_it_says(prefix: Path, tmp_path: Path) -> None:
     copy = {"ceph_build": {"prefix": str(prefix), "clients": True}}
     status, output, archive = _ran(tmp_path, {"packages": {"ceph_build": {}}, "copy": copy})
@@ -83,6 +88,8 @@ def test_each_runs_what_it_says(prefix: Path, tmp_path: Path) -> None:
         for about in daemons.values():
             assert about["exe"].startswith(where)
             assert all(path.startswith((where, "/lib/")) for path in about["mapped"]), about
+        for osd in ("osd.0", "osd.1"):
+            assert daemons[osd]["builds"]["ceph-osd"] in _notes("/usr/bin/ceph-osd")
         libraries = build["evidence"]["client_libraries"]["localhost"]
         assert any("/librbd" in path for path in libraries), libraries
         assert all(str(prefix) in path for path in libraries) is (configuration == "copy")

@@ -265,6 +265,17 @@ def test_files_of_ceph_are_told_from_others(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("note", [
+    b"\x04\0\0\0\x08\0\0\0\x03\0\0\0GNU\0", b"\0\0\0\x04\0\0\0\x08\0\0\0\x03GNU\0",
+])  # fmt: skip
+def test_builds_of_one_version_are_told_apart(tmp_path: Path, note: bytes) -> None:
+    file = tmp_path / "ceph-osd"
+    file.write_bytes(b"\x7fELF" + bytes(700) + note + bytes(range(8)) + b"\xff" * 9)
+    assert ceph_running_on_host.build_of(str(file)) == "0001020304050607"
+    file.write_bytes(b"\x7fELF")
+    assert ceph_running_on_host.build_of(str(file)) == "4 bytes"
+
+
 def _seen_fault(overlay: CephBuild, site: Site, *looks: Any) -> Any:
     seen = {"c0": [Seen(look, float(n)) for n, look in enumerate(looks)]}
     assert overlay.evidence_seen(site, seen)["client_libraries"]["c0"] == sorted(

@@ -352,6 +352,28 @@ def test_cells_of_before_and_after_a_change_of_hosts(small):
         assert not any("were changed" in limit for limit in build(small).limits)
 
 
+def test_rounds_of_several_builds_of_one_version(repeated):
+    """A developer builds anew below the same prefix, and goes on with the unfinished archive."""
+
+    def ran(number: int, build_id: str) -> None:
+        path = sorted(repeated.glob("results/*/id-*/proof.json"))[number]
+        daemons = {"osd.0": {"version": "20.3.1", "builds": {"ceph-osd": build_id}}}
+        evidence = {"daemons": {**daemons, "osd.1": 7, "mon.a": {"builds": [1]}}}
+        overlay = {"overlay": "ceph_build", "options": {}, "present": True, "proved": True,
+                   "reason": "", "evidence": evidence}  # fmt: skip
+        _edit(path, lambda proof: proof.update(overlays=[overlay]))
+
+    for number, _ in enumerate(repeated.glob("results/*/id-*/proof.json")):
+        ran(number, "fb66b3ce")
+    assert not any("built anew" in limit for limit in build(repeated).limits)
+    ran(0, "0001cafe")
+    (said,) = [limit for limit in build(repeated).limits if "built anew" in limit]
+    assert said == (
+        f"Ceph was built anew between the rounds of 1 of {len(build(repeated).cells)} rows: cells of "
+        "before and after are compared. Measure the older ones again with --again."
+    )
+
+
 def test_an_anonymous_report_names_no_host_and_no_address(small, tmp_path):
     _edit(
         small / "results/environment.json",
@@ -429,6 +451,9 @@ def test_the_same_archive_gives_the_same_files(small, tmp_path):
 
 def test_markdown_leaves_names_as_they_are():
     assert escape("a|b <i> *c*\nd") == r"a\|b &lt;i\> \*c\* d"
+    assert escape("@ops HTTPS://x.example www.x ok: wwwx") == (
+        "@&#8203;ops HTTPS&#8203;://x.example www&#8203;.x ok: wwwx"
+    )
 
 
 def test_the_command_prints_and_writes(small, tmp_path):
