@@ -16,6 +16,8 @@ from cbt_crypto.report.model import Conclusion, Report, ReportCell, Table
 from cbt_crypto.report.why import CORRELATION, explained, grids
 from cbt_crypto.report.wording import Grid, cipher_grid, energy_counters, hardware_grid
 
+#: What GitHub and GitLab make a link or a mention of: an address, or a name after `@`.
+_LINKED = re.compile(r"@|(?:https?|ftp|mailto|xmpp)(?=:)|www(?=\.)", re.IGNORECASE)
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|!&~])")
 
 
@@ -78,8 +80,10 @@ def grid_lines(grid: Grid, level: str = "##", emulated: Sequence[str] = ()) -> l
 
 
 def escape(text: str) -> str:
-    """Text that Markdown and HTML leave as it is, on one line."""
-    return _SPECIAL.sub(r"\\\1", " ".join(text.split())).replace("\\<", "&lt;")
+    """Text that Markdown and HTML leave as it is, on one line; no address becomes a link."""
+    escaped = _SPECIAL.sub(r"\\\1", " ".join(text.split())).replace("\\<", "&lt;")
+    # A space of no width: they look for names after entities and backslashes are resolved.
+    return _LINKED.sub(r"\g<0>&#8203;", escaped)
 
 
 def _emulated(report: Report, table: Table | None = None) -> list[str]:
