@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import json
 import os
@@ -99,44 +98,39 @@ def _can_be_packed(name: str) -> bool:
 
 
 def _write(target: Path, kind: str, root: Path, names: Sequence[str], **about: Any) -> int:
-    if os.path.lexists(target):
-        raise UsageError(f"{target}: is there already; name another file with -o")
     try:
-        descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        stream = open(target, "xb")  # noqa: SIM115 - closed below
+    except FileExistsError:
+        raise UsageError(f"{target}: is there already; name another file with -o") from None
     except OSError as error:
         raise UsageError(f"{target}: cannot be written ({error.strerror})") from None
-    try:
-        with os.fdopen(descriptor, "wb") as stream, zipfile.ZipFile(stream, "w") as packed:
-            sums = {name: _add(packed, root, name) for name in names}
-            manifest = {
-                "format": FORMAT,
-                "kind": kind,
-                "made_by": f"cbt-crypto {__version__}",
-                **about,
-                "files": sums,
-            }
-            with packed.open(_entry(MANIFEST), "w") as file:
-                file.write(json.dumps(manifest, indent=1).encode())
-            os.fchmod(stream.fileno(), 0o644)
-        _put(temporary, target)
-    except (OSError, Malformed) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise RunError(f"{target}: cannot be written ({why})") from None
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+    # One that is killed leaves a file without the list at its end, which no reader takes.
+    with contextlib.ExitStack() as unless_written:
+        unless_written.callback(_remove, target, os.fstat(stream.fileno()))
+        try:
+            with stream, zipfile.ZipFile(stream, "w") as packed:
+                sums = {name: _add(packed, root, name) for name in names}
+                manifest = {
+                    "format": FORMAT,
+                    "kind": kind,
+                    "made_by": f"cbt-crypto {__version__}",
+                    **about,
+                    "files": sums,
+                }
+                with packed.open(_entry(MANIFEST), "w") as file:
+                    file.write(json.dumps(manifest, indent=1).encode())
+        except (OSError, Malformed) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise RunError(f"{target}: cannot be written ({why})") from None
+        unless_written.pop_all()
     return len(sums)
 
 
-def _put(temporary: str, target: Path) -> None:
-    """Give the file its name; not over one that somebody made meanwhile."""
-    try:
-        os.link(temporary, target)
-    except OSError as error:
-        # Memory sticks and shares have no links.
-        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
-            raise
-        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-        os.replace(temporary, target)
+def _remove(target: Path, made: os.stat_result) -> None:
+    """Not one that somebody put in its place meanwhile."""
+    with contextlib.suppress(OSError):
+        if os.path.samestat(target.lstat(), made):
+            target.unlink()
 
 
 def _add(packed: zipfile.ZipFile, root: Path, name: str) -> dict[str, Any]:
