@@ -288,6 +288,11 @@ class Proof(_Document):
     #: Client -> its busiest thread, in archives of before there were recordings.
     clients: Mapping[str, Any] = {}
 
+    @property
+    def holds(self) -> bool:
+        """Whether the cell may be published."""
+        return self.proved or not self.required
+
 
 class RecordedHost(_Document):
     """One host of environment.json; what else is recorded of it is kept as it is."""

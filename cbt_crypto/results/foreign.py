@@ -6,15 +6,16 @@ import hashlib
 import json
 import os
 import re
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cbt_crypto.archive.documents import FORMAT, CellDocument, PlannedCell, Process
+from cbt_crypto.archive.documents import FORMAT, CellDocument, PlannedCell, Process, Proof
 from cbt_crypto.archive.files import Malformed, read_yaml
-from cbt_crypto.archive.folder import Folder, open_archive
+from cbt_crypto.archive.folder import Archive, Folder, open_archive
 from cbt_crypto.errors import UsageError
 from cbt_crypto.results.cell.run import Run, dimensions_of, read_unproved_run
 from cbt_crypto.results.readers.fio import Job
@@ -232,18 +233,27 @@ def lay_out(archive: Path, out: Path) -> int:
     opened = open_archive(archive)
     names = _folders(dict.fromkeys(planned.configuration for planned in opened.plan.cells))
     try:
-        count = sum(
-            _lay_out(opened.folder, planned, out / names[planned.configuration])
-            for planned in opened.plan.cells
-        )
-        if not count:
-            raise UsageError(f"{archive}: has no results of fio's that could be laid out")
-        described = opened.folder.below("results").read("cbt_config.yaml")
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=out.parent, prefix=f"{out.name}.part-") as part:
+            count = _lay_out_all(opened, names, Path(part, out.name))
+            if not count:
+                raise UsageError(f"{archive}: has no results of fio's that could be laid out")
+            Path(part, out.name).rename(out)
     except Malformed as error:
         raise UsageError(f"{archive}: a file of it {error}") from None
-    for name in names.values():
-        if (out / name).is_dir():
-            _write(out / name / "results" / "cbt_config.yaml", described or b"")
+    except OSError as error:
+        raise UsageError(f"{out}: cannot be written ({error.strerror})") from None
+    return count
+
+
+def _lay_out_all(opened: Archive, names: Mapping[str, str], out: Path) -> int:
+    count = sum(
+        _lay_out(opened.folder, planned, out / names[planned.configuration])
+        for planned in opened.plan.cells
+    )
+    described = opened.folder.below("results").read("cbt_config.yaml")
+    for archive_out in out.glob("*"):
+        _write(archive_out / "results" / "cbt_config.yaml", described or b"")
     return count
 
 
@@ -269,21 +279,19 @@ def _lay_out(archive: Folder, planned: PlannedCell, archive_out: Path) -> int:
 
 
 def _write(path: Path, data: bytes) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("xb") as file:
-            file.write(data)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written ({error.strerror})") from None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("xb") as file:
+        file.write(data)
 
 
 def _results(folder: Folder) -> Iterator[tuple[str, bytes]]:
-    """Path in upstream's layout and content, for each process of a finished cell."""
+    """Path in upstream's layout and content, for each process of a finished, proved cell."""
     try:
         cell = folder.document("cell.json", CellDocument)
+        proof = folder.document("proof.json", Proof)
     except Malformed:
         return
-    if cell is None or cell.state != "finished":
+    if cell is None or cell.state != "finished" or proof is None or not proof.holds:
         return
     for process in cell.processes:
         data = folder.read(process.json_file) if process.kind == "fio" else None

@@ -218,7 +218,7 @@ def _refusal(cell: CellDocument, proof: Optional[Proof]) -> Optional[str]:
         return f"the output of {cell.scenario} is kept beside cell.json, and not read"
     if proof is None:
         return "proof.json is missing, and nothing unproved is published"
-    if not proof.proved and proof.required:
+    if not proof.holds:
         reasons = [f"{o.overlay}: {o.reason}" for o in proof.overlays if not o.proved]
         return f"the configuration is not proved: {'; '.join(reasons)}"
     return None

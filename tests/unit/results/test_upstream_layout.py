@@ -37,6 +37,8 @@ def archive(root: Path, state: str = "finished", kind: str = "fio") -> Path:
     (folder / "json_output.0.c0").write_text("{}")
     document = {**cell, "format": FORMAT, "state": state, "processes": processes}
     (folder / "cell.json").write_text(json.dumps(document))
+    proof = {"format": FORMAT, "configuration": "A", "proved": True}
+    (folder / "proof.json").write_text(json.dumps(proof))
     (root / "results/plan.json").write_text(json.dumps(plan))
     (root / "results/cbt_config.yaml").write_text("cluster: {}\n")
     return root
@@ -78,6 +80,35 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
 def test_failed_cells_have_no_results(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no results of fio's"):
         lay_out(archive(tmp_path / "in", state="failed"), tmp_path / "out")
+
+
+@pytest.mark.parametrize("proof", [None, {"proved": False}, {"proved": True, "format": []}])
+def test_what_is_not_proved_is_not_handed_over(tmp_path: Path, proof: object) -> None:
+    """CBT's tools took for measured what our own report refuses."""
+    made = archive(tmp_path / "in")
+    path = made / "results/00000000/id-1/proof.json"
+    if isinstance(proof, dict):
+        path.write_text(json.dumps({"format": FORMAT, "configuration": "A", **proof}))
+    else:
+        path.unlink()
+    with pytest.raises(UsageError, match="has no results of fio's"):
+        lay_out(made, tmp_path / "out")
+    path.write_text(
+        json.dumps({"format": FORMAT, "configuration": "A", "proved": False, "required": False})
+    )
+    assert lay_out(made, tmp_path / "out") == 1
+
+
+def test_one_that_fails_midway_leaves_nothing(tmp_path: Path) -> None:
+    """Half an archive stayed, which CBT's tools read as a whole one."""
+    made = archive(tmp_path / "in")
+    path = made / "results/00000000/id-1/cell.json"
+    cell = json.loads(path.read_text())
+    cell["processes"].append({**cell["processes"][0], "volume": "a/b"})
+    path.write_text(json.dumps(cell))
+    with pytest.raises(UsageError, match="is no name of a host or a volume"):
+        lay_out(made, tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
 #: Of the archive's author: where he would like to write, with a file of his as the content.
