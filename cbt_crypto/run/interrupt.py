@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -80,9 +81,15 @@ def held_back() -> Iterator[None]:
 def like_ctrl_c() -> Iterator[None]:
     """Have the first signal raise KeyboardInterrupt while the block runs, and a second one end."""
 
+    def end(number: int, frame: Optional[FrameType]) -> None:
+        with contextlib.suppress(OSError):
+            os.write(2, b"stopped at once: what this command was doing is unfinished\n")
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+
     def receive(number: int, frame: Optional[FrameType]) -> None:
         for each in _SIGNALS:
-            signal.signal(each, signal.SIG_DFL)
+            signal.signal(each, end)
         raise KeyboardInterrupt
 
     with _handled_by(receive):

@@ -7,6 +7,8 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -266,6 +268,19 @@ def test_signals_in_their_order() -> None:
     handled.receive(signal.SIGTERM)
     assert handled.is_abandoned
     assert len(said) == 1
+
+
+def test_a_second_signal_ends_any_other_command_in_words() -> None:
+    """`cleanup` ended without a word, and what it had begun stayed."""
+    script = (
+        "import signal; from cbt_crypto.run.interrupt import like_ctrl_c\n"
+        "with like_ctrl_c():\n"
+        "    try: signal.raise_signal(signal.SIGINT)\n"
+        "    except KeyboardInterrupt: signal.raise_signal(signal.SIGTERM)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert done.returncode == -signal.SIGTERM
+    assert done.stderr == b"stopped at once: what this command was doing is unfinished\n"
 
 
 def test_words_that_cannot_be_said_change_nothing() -> None:
