@@ -92,12 +92,8 @@ def cache_dir() -> Path:
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute()
     for place in (base, base / "cbt-crypto"):
         if place.exists():
-            _check_owner(place)
+            _check(place, place.stat())
     return base / "cbt-crypto"
-
-
-def _check_owner(place: Path) -> None:
-    _check(place, place.stat())
 
 
 def _check(place: Path, status: os.stat_result) -> None:
@@ -147,7 +143,9 @@ def prefix(kind: str) -> str:
 
 def temporary_places() -> list[Path]:
     """Where this process may have temporary directories, the usual one first."""
-    return list(dict.fromkeys(map(Path, (tempfile.gettempdir(), *OTHER_PLACES))))
+    shared = map(Path, (tempfile.gettempdir(), *OTHER_PLACES))
+    # Nobody else can use up the room in the user's own.
+    return list(dict.fromkeys([*shared, *filter(_is_ours, [Path(os.path.expanduser("~"))])]))
 
 
 def temporary_place() -> str:
@@ -165,7 +163,8 @@ def has_room(place: str) -> bool:
         room = os.statvfs(place)
     except OSError:
         return False
-    if room.f_bavail * room.f_frsize <= _ROOM:
+    blocks = room.f_bavail if os.geteuid() else room.f_bfree
+    if blocks * room.f_frsize <= _ROOM:
         return False
     # What an error of its drive made read-only says of itself that it can be written.
     try:

@@ -55,6 +55,14 @@ def test_a_place_that_is_full_or_that_programs_split_is_not_used(
     assert directories.temporary_place() == str(tmp_path)
     monkeypatch.setattr(directories, "has_room", lambda place: place == str(good))
     assert directories.temporary_place() == str(good)
+    # A user who fills all that anybody may write to does not keep a cluster up.
+    (home := tmp_path / "home").mkdir(mode=0o700)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setattr(directories, "has_room", lambda place: place == str(home))
+    assert directories.temporary_place() == str(home)
+    # As of `sudo` that keeps HOME: whose it is could put another directory in the place of ours.
+    home.chmod(0o777)
+    assert directories.temporary_place() == str(tmp_path)
     monkeypatch.setattr(directories, "has_room", lambda place: False)
     assert directories.temporary_place() == str(tmp_path)
 
