@@ -259,7 +259,7 @@ class CellPart(_OpenModel):
     warnings: list[str] = []
     limit: str = Field("", description="what could do no more")
     why: list[str] = Field([], description="what changed beside the throughput, in sentences")
-    stages_us: dict[str, _Figure] = Field({}, description="parts of the mean write's latency")
+    stages_us: dict[str, _Figure] = Field({}, description="parts of the mean IO's latency")
     runs: list[dict[str, Any]] = Field([], description="every run behind it, with its proof")
     alone: str = Field("", description="its name where no heading says what it is")
 

@@ -108,7 +108,7 @@ class ReportCell:
     limit: str = ""
     #: What changed beside the throughput, in sentences; of rows with a verdict.
     why: tuple[str, ...] = ()
-    #: Part of the mean write's latency -> us; empty where it is not known.
+    #: Part of the mean IO's latency -> us; empty where it is not known.
     stages: Mapping[str, float] = field(default_factory=dict)
 
     @property

@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Optional
 
 import numpy as np
@@ -288,18 +289,12 @@ RULES = (
     Rule("cpu:dmcrypt_write", "dmcrypt_write", "us", "cpu", _cpu("dmcrypt_write")),
     Rule("cpu:kworker", "other kernel workers", "us", "cpu", _cpu("kworker")),
     Rule("cpu:client", "client processes", "us", "cpu", _cpu("client")),
-    Rule(
-        "switches", "context switches of OSD hosts", "", "count",
-        _of_hosts(lambda host: host.switches_per_s),
-    ),
-    Rule(
-        "sent", "bytes sent by OSD hosts", "B", "count",
-        _of_hosts(lambda host: host.sent_bytes_per_s),
-    ),
-    Rule(
-        "flushes", "flushes of OSD hosts' devices", "", "count",
-        _of_hosts(lambda host: max((d.flushes_per_s for d in host.disks.values()), default=0.0)),
-    ),
+    Rule("switches", "context switches of OSD hosts", "", "count",
+         _of_hosts(lambda host: host.switches_per_s)),
+    Rule("sent", "bytes sent by OSD hosts", "B", "count",
+         _of_hosts(lambda host: host.sent_bytes_per_s)),
+    Rule("flushes", "flushes of OSD hosts' devices", "", "count",
+         _of_hosts(lambda host: max((d.flushes_per_s for d in host.disks.values()), default=0.0))),
     Rule("deferred", "deferred writes", "", "count",
          _counted("bluestore/deferred_write_ops", "bluestore/issued_deferred_writes")),
     Rule("kv_flush", "BlueStore's flushes", "us", "latency", _mean("bluestore/kv_flush_lat")),
@@ -439,20 +434,32 @@ def _signed(value: float) -> str:
     return f"{value:+,.{min(digits, 4)}f}"
 
 
-#: The parts of a write's mean latency, as `perf schema` describes the OSDs' counters: op_w_latency
+#: The parts of an IO's mean latency, as `perf schema` describes the OSDs' counters: op_w_latency
 #: is all that the OSD took, op_w_process_latency that without its queue, and
-#: op_w_prepare_latency that without the wait for the commits of this OSD and its replicas. It ends
-#: after the write was sent to the replicas (PrimaryLogPG::do_op), whose part so overlaps it.
+#: op_w_prepare_latency that without the wait for the commits of this OSD and its replicas, or, of
+#: a read, for the shards of others. It ends after the write was sent to the replicas
+#: (PrimaryLogPG::do_op), whose part so overlaps it, and after a reply that waits for nobody.
+#: Direction -> the last part, and what happens during the others.
+_STAGES: Mapping[str, tuple[str, Mapping[str, tuple[str, ...]]]] = {
+    "write": ("commits and replicas", {
+        "meanwhile: replicas": ("osd/subop_w_latency",),
+        "meanwhile: BlueStore": ("bluestore/txc_commit_lat", "bluestore/commit_lat"),
+        "meanwhile: flushes": ("bluestore/kv_flush_lat",),
+    }),
+    "read": ("other OSDs' shards", {"meanwhile: BlueStore": ("bluestore/read_lat",)}),
+}  # fmt: skip
+
+
 def stages_of(runs: Iterable[Run], direction: str) -> dict[str, float]:
-    """Part -> us, of the mean write; empty where counters or one operation an IO are lacking."""
+    """Part -> us, of the mean IO; empty where counters or one operation an IO are lacking."""
     measured = [run for run in runs if run.failure is None and run.osd_perf]
     client_ns = mean_latency(measured, direction)
-    if direction != "write" or client_ns is None:
+    if direction not in _STAGES or client_ns is None:
         return {}
     counters = {key: sum(run.osd_perf.get(key, 0.0) for run in measured)
                 for key in measured[0].osd_perf}  # fmt: skip
     all_runs = replace(measured[0], osd_perf=counters)
-    whole, process, prepare = (_mean(f"osd/op_w_{name}latency")(all_runs)
+    whole, process, prepare = (_mean(f"osd/op_{direction[0]}_{name}latency")(all_runs)
                                for name in ("", "process_", "prepare_"))  # fmt: skip
     client = client_ns / 1000
     if whole is None or process is None or prepare is None or client < whole:
@@ -460,16 +467,13 @@ def stages_of(runs: Iterable[Run], direction: str) -> dict[str, float]:
     stages = {
         "client and network": client - whole,
         "OSD queue": whole - process,
-        "OSD work": prepare,
-        "commits and replicas": process - prepare,
+        "OSD work": min(prepare, process),
     }
-    meanwhile = {
-        "meanwhile: replicas": ("osd/subop_w_latency",),
-        "meanwhile: BlueStore": ("bluestore/txc_commit_lat", "bluestore/commit_lat"),
-        "meanwhile: flushes": ("bluestore/kv_flush_lat",),
-    }
-    values = {label: _mean(*paths)(all_runs) for label, paths in meanwhile.items()}
-    known = {label: value for label, value in values.items() if value is not None}
+    last, meanwhile = _STAGES[direction]
+    if prepare < process:
+        stages[last] = process - prepare
+    means = ((label, _mean(*paths)(all_runs)) for label, paths in meanwhile.items())
+    known = {label: mean for label, mean in means if mean is not None}
     return {"mean latency": client, **stages, **known}
 
 
@@ -498,12 +502,10 @@ _MEANWHILE = ("Meanwhile: means over all OSDs' operations, of what happens durin
 
 
 def grids(table: Table) -> Iterator[Grid]:
-    """Where writes spent their latency, and processors their time, where that was recorded."""
-    spent = "Where a write's mean latency was spent, in ms"
-    yield from _grid(
-        table, spent, _MEANWHILE,
-        lambda cell: {name: us / 1000 for name, us in cell.stages.items()},
-    )  # fmt: skip
+    """Where IOs spent their latency, and processors their time, where that was recorded."""
+    for direction in _STAGES:
+        spent = f"Where a {direction}'s mean latency was spent, in ms"
+        yield from _grid(table, spent, _MEANWHILE, partial(_spent, direction))
     idle = "Idle states of OSD hosts, in % of all CPUs' time, and mean frequency"
     yield from _grid(table, idle, "Over all that was recorded, ramp included.", _idle)
 
@@ -525,6 +527,11 @@ def _grid(
     ]
     if rows:
         yield Grid(title, ["", *names], [("", rows)], (note,))
+
+
+def _spent(direction: str, cell: ReportCell) -> dict[str, float]:
+    is_of = cell.direction == direction
+    return {name: us / 1000 for name, us in cell.stages.items()} if is_of else {}
 
 
 def _idle(cell: ReportCell) -> dict[str, float]:

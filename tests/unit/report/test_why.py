@@ -210,7 +210,34 @@ def test_stages_add_up_to_the_mean_latency(repeated: Path) -> None:
         assert not any("of which" in name for name in stages)
     text = markdown(report)
     assert "Where a write's mean latency was spent" in text
+    assert "Where a read's" not in text
     assert "one may exceed the part beside it" in text
+
+
+@pytest.mark.parametrize(("prepare", "shards"), [(0.21, None), (0.05, 150.0)])
+def test_reads_have_stages_too(repeated: Path, prepare: float, shards: Optional[float]) -> None:
+    """A reply that waits for nobody is sent before the OSD's work is measured."""
+    times = {"op_r_latency": 0.3, "op_r_process_latency": 0.2, "op_r_prepare_latency": prepare}
+    for file in repeated.glob("results/*/id-*/cell.json"):
+        document = json.loads(file.read_text())
+        perf = {"osd/op": 1000, "bluestore/read_lat/avgcount": 10, "bluestore/read_lat/sum": 0.001}
+        for name, s in times.items():
+            perf |= {f"osd/{name}/avgcount": 1000, f"osd/{name}/sum": s}
+        file.write_text(json.dumps({**document, "osd_perf": perf}))
+    report = build(repeated)
+    reads = [cell for cell in report.cells if cell.direction == "read"]
+    assert reads
+    for cell in reads:
+        stages = dict(cell.stages)
+        assert stages["mean latency"] == pytest.approx(cell.figures["clat_ns_mean"] / 1000)
+        assert stages["meanwhile: BlueStore"] == pytest.approx(100)
+        parts = {name: us for name, us in stages.items() if name not in (
+            "mean latency", "meanwhile: BlueStore")}  # fmt: skip
+        assert sum(parts.values()) == pytest.approx(stages["mean latency"])
+        assert parts.get("other OSDs' shards") == (shards and pytest.approx(shards))
+        assert parts["OSD queue"] == pytest.approx(100)
+    text = markdown(report)
+    assert "Where a read's mean latency was spent" in text and "a write's" not in text
 
 
 def test_an_archive_of_before_has_none_of_it(repeated: Path) -> None:
