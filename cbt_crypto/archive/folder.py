@@ -140,7 +140,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 def open_archive(root: Path) -> Archive:
     """Read the plan and the environment. Raises UsageError when this is no archive of ours."""
     if not root.is_dir():
-        raise UsageError(f"{root}: there is no such directory; name the archive of a campaign")
+        wrong = "is no directory" if root.exists() else "there is no such directory"
+        raise UsageError(f"{root}: {wrong}; name the archive of a campaign")
     folder = Folder(root)
     try:
         plan = folder.document("results/plan.json", PlanDocument, PLAN_LIMIT)

@@ -248,7 +248,7 @@ def _answer_of_row(
     elif is_beyond:
         answer, reason = Answer.YES, allowed
     elif p <= ALPHA and lost <= question.loss:
-        answer, reason = Answer.NO, shown
+        answer, reason = Answer.NO, allowed if name in question.own else shown
     else:
         missing = _missing(comparison, question, beside)
         answer, reason = Answer.CANNOT_TELL, f"{allowed}: {missing}"

@@ -46,7 +46,9 @@ class _Row:
 def headline(report: Report) -> tuple[str, ...]:
     """Three to six sentences: differences, the biggest first, what costs nothing, the control."""
     rows = [row for row in _rows(report) if row.iops.differs is not None]
-    sentences = [*_differences(rows), *_undecided(rows)]
+    # An archive that is compared has rows of its own for each workload.
+    what = "rows" if any("hardware" in t.dimensions for t in report.tables) else "workloads"
+    sentences = [*_differences(rows, what), *_undecided(rows)]
     if not rows:
         sentences = [text_of.verdicts(report)]
     return (*sentences, *_together(report), *_growth(report), *_control(report), *_proved(report))
@@ -140,7 +142,7 @@ def load_of(table: Table, section: Section, scenarios: Collection[object]) -> st
     return f"{size}{section.label}{apart}"
 
 
-def _differences(rows: Sequence[_Row]) -> Iterator[str]:
+def _differences(rows: Sequence[_Row], what: str) -> Iterator[str]:
     """A sentence for each row's name, with its greatest difference; the others are counted."""
     shown = [row for row in rows if row.iops.differs]
     shown.sort(key=lambda row: -abs(math.log(row.iops.percent / 100)))
@@ -150,7 +152,7 @@ def _differences(rows: Sequence[_Row]) -> Iterator[str]:
     first, others = list(by_name.values())[:_MOST], list(by_name.values())[_MOST:]
     for alike in first:
         asked = sum(row.name == alike[0].name for row in rows)
-        yield f"{alike[0].name} {_difference(alike, asked)}."
+        yield f"{alike[0].name} {_difference(alike, f'{asked} {what}')}."
     rest = list(chain.from_iterable(others))
     if rest:
         costs = sum(row.lost > 0 for row in rest)
@@ -160,7 +162,7 @@ def _differences(rows: Sequence[_Row]) -> Iterator[str]:
         yield f"Also significant: {' and '.join(words)} in other rows."
 
 
-def _difference(alike: Sequence[_Row], asked: int) -> str:
+def _difference(alike: Sequence[_Row], asked: str) -> str:
     """What one or several differences of a name are, the greatest first in `alike`."""
     row = alike[0]
     assert row.iops.low is not None and row.iops.high is not None
@@ -171,7 +173,7 @@ def _difference(alike: Sequence[_Row], asked: int) -> str:
         return f"{verb} {most}"
     spread = list(dict.fromkeys((_amount(alike[-1]), _amount(row))))
     which = "the most" if spread[1:] else "such as"
-    return f"{verb} {' to '.join(spread)} % in {len(alike)} of {asked} workloads, {which} {most}"
+    return f"{verb} {' to '.join(spread)} % in {len(alike)} of {asked}, {which} {most}"
 
 
 def _amount(row: _Row) -> str:

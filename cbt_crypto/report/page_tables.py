@@ -156,7 +156,7 @@ def grid(report: Report, shown: Grid) -> Iterator[Element]:
         body.extend(_texts(row, shown.words, next(number) in shown.strong) for row in rows)
     yield E.H3(shown.title)
     if len(body):
-        table = E.TABLE(*caption(report), E.THEAD(E.TR(*heads)), body)
+        table = E.TABLE(E.CLASS("texts"), *caption(report), E.THEAD(E.TR(*heads)), body)
         yield scrolling(table, shown.title)
     yield from (E.P(E.CLASS("note"), note) for note in shown.notes)
 

@@ -180,9 +180,10 @@ def _over_time(section: Section) -> Iterator[Lines]:
     """Mean and p99 of each second, of the first run of each cell that does not withhold it."""
     for column, words in (("clat_ns_mean", "Mean"), ("clat_ns_p99", "99th percentile of")):
         cells = [cell for cell in section.cells if column not in cell.withheld]
+        several = ", first run of each" if any(len(cell.runs) > 1 for cell in cells) else ""
         yield Lines(
             key=f"{column}_{section.mode}_{section.direction}",
-            title=f"{words} latency over time, {section.label}",
+            title=f"{words} latency over time, {section.label}{several}",
             x_label="seconds",
             y_label="ms",
             lines=tuple(_each(cells, partial(_seconds, column=column))),

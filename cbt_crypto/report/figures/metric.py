@@ -114,7 +114,7 @@ def _percentile(key: str, percent: float) -> Metric:
 #: In the order in which tables and files show them.
 METRICS = (
     Metric(
-        "iops", "IOPS", "1/s", 1, of_runs.throughput("iops"), "sum over processes of fio's `iops`",
+        "iops", "IOPS", "1/s", 1, of_runs.throughput("iops"), "completed IOs/s of all processes",
         varies="iops", column=Column("IOPS", Where.TERMINAL, rank=1),
     ),
     Metric(
@@ -125,7 +125,7 @@ METRICS = (
     ),
     Metric(
         "bandwidth_bytes_per_s", "bandwidth", "B/s", 1,
-        of_runs.throughput("bandwidth_bytes_per_s"), "sum over processes of fio's `bw_bytes`",
+        of_runs.throughput("bandwidth_bytes_per_s"), "completed bytes/s of all processes",
         varies="iops",
         column=Column("MB/s", Where.TERMINAL, 1e-6, rank=4),
     ),

@@ -64,6 +64,9 @@ def test_labs_stand_side_by_side(synthetic: Any, tmp_path: Path) -> None:
     here = _archive(synthetic, tmp_path / "a", 0.8, 1)
     there = _archive(synthetic, tmp_path / "b", 0.6, 2, cpu="B")
     report = compare({"here": here, "there": there}, ReportOptions())
+    # A workload of two archives was called two workloads.
+    assert "workloads" not in " ".join(report.headline)
+    assert " of 4 rows, " in report.headline[0]
     percents, hardware = side_by_side(report)
     assert percents.headings[:3] == ["", "here", "there"]
     lost = side_by_side(replace(report, options=ReportOptions(loss=True)))[0]

@@ -337,6 +337,9 @@ def test_a_configuration_has_a_limit_of_its_own_and_packs_are_read(
     assert result.exit_code == 0, result.output
     said = "none of 4 comparisons with A is worse by more than 5 % (C: 30 %) in IOPS."
     assert f"PASS: {said}" in result.output
+    # What may be lost stands where it is not that of all.
+    assert re.search(r"PASS +loses [\d.]+ % \([\d. to]+\), allowed 30 %  C, ", result.output)
+    assert re.search(r"PASS +(loses|gains) [\d.]+ % \([\d. to-]+\)  B, ", result.output)
     allowed = {
         (f["name"], f["allowed_percent"]) for f in json.loads(written.read_text())["findings"]
     }

@@ -368,9 +368,10 @@ def test_rounds_of_several_builds_of_one_version(repeated):
     assert not any("built anew" in limit for limit in build(repeated).limits)
     ran(0, "0001cafe")
     (said,) = [limit for limit in build(repeated).limits if "built anew" in limit]
+    rows = len(build(repeated).cells)
     assert said == (
-        f"Ceph was built anew between the rounds of 1 of {len(build(repeated).cells)} rows: cells of "
-        "before and after are compared. Measure the older ones again with --again."
+        f"Ceph was built anew between the rounds of 1 of {rows} rows: cells of before and after "
+        "are compared. Measure the older ones again with --again."
     )
 
 

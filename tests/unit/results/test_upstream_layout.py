@@ -77,6 +77,13 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
         lay_out(archive(tmp_path / "in"), tmp_path / "out")
 
 
+def test_a_pack_is_no_directory(tmp_path: Path) -> None:
+    """It said that there is no such directory, of a file that is there."""
+    (tmp_path / "a.zip").write_bytes(b"PK")
+    with pytest.raises(UsageError, match="is no directory; name the archive"):
+        lay_out(tmp_path / "a.zip", tmp_path / "out")
+
+
 def test_failed_cells_have_no_results(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no results of fio's"):
         lay_out(archive(tmp_path / "in", state="failed"), tmp_path / "out")
