@@ -19,9 +19,7 @@ _OF_CEPH = re.compile(
 )
 
 #: GNU's note that tells builds apart, in either order of bytes; the length of what follows.
-_BUILD_ID = re.compile(
-    rb"(?:\x04\0{3}(.)\0{3}\x03\0{3}|\0{3}\x04\0{3}(.)\0{3}\x03)GNU\0", re.DOTALL
-)
+_BUILD_ID = re.compile(rb"(?s)(?:\x04\0{3}(.)\0{3}\x03\0{3}|\0{3}\x04\0{3}(.)\0{3}\x03)GNU\0")
 
 #: Variables that decide how a daemon allocates memory.
 _KEPT = ("TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES", "LD_PRELOAD", "MALLOC_CONF", "GLIBC_TUNABLES")

@@ -78,19 +78,19 @@ def alike(tables: Iterable[Table], dimension: str) -> dict[object, dict[int, Tab
 
 
 def _paths(members: Mapping[int, Table], dimension: str) -> Iterator[DepthPath]:
-    depths = sorted(members)
-    first = members[depths[0]]
+    members = dict(sorted(members.items()))
+    first = next(iter(members.values()))
     own = f"{dimension} {first.dimensions[dimension]}"
     heading = ", ".join(part for part in first.title.split(", ") if part != own)
-    sections = dict.fromkeys(s.label for depth in depths for s in members[depth].sections)
+    sections = dict.fromkeys(s.label for table in members.values() for s in table.sections)
     for label in sections:
         rows = {
             depth: {c.in_legend: c for s in table.sections if s.label == label for c in s.cells}
-            for depth, table in sorted(members.items())
+            for depth, table in members.items()
         }
         names = dict.fromkeys(name for row in rows.values() for name in row)
-        curves = tuple(_curve(name, {d: rows[d].get(name) for d in depths}) for name in names)
-        curves = tuple(curve for curve in curves if len(curve.points) >= _LEAST)
+        every = (_curve(name, {d: row.get(name) for d, row in rows.items()}) for name in names)
+        curves = tuple(curve for curve in every if len(curve.points) >= _LEAST)
         if curves:
             key = f"by_{dimension}_{label.replace(' ', '_')}"
             yield DepthPath(heading, key, label, dimension, curves)

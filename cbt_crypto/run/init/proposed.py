@@ -263,9 +263,8 @@ def start_from(
     `seconds` replaces the time that each cell is measured, and bounds the ramp before it. Volumes
     are made to fit the OSDs, and all of it `size`.
     """
-    document = yaml.safe_load(
-        (_ARTICLES / f"{article or 'quickstart'}.yaml").read_text(encoding="utf-8")
-    )
+    file = _ARTICLES / f"{article or 'quickstart'}.yaml"
+    document = yaml.safe_load(file.read_text(encoding="utf-8"))
     benchmarks = document["benchmarks"] if article else _loads(len(proposal.clients))
     benchmarks = dict(islice(benchmarks.items(), size.sections))
     cluster = dict(document["cluster"])
