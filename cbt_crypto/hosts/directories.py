@@ -142,10 +142,10 @@ def prefix(kind: str) -> str:
 
 
 def temporary_places() -> list[Path]:
-    """Where this process may have temporary directories, the usual one first."""
-    shared = map(Path, (tempfile.gettempdir(), *OTHER_PLACES))
-    # Nobody else can use up the room in the user's own.
-    return list(dict.fromkeys([*shared, *filter(_is_ours, [Path(os.path.expanduser("~"))])]))
+    """The usual one first; last the user's own, where nobody else can use up the room."""
+    shared = [*map(Path, (tempfile.gettempdir(), *OTHER_PLACES))]
+    home = Path(os.path.expanduser("~"))
+    return list(dict.fromkeys([*shared, home] if _is_ours(home) else shared))
 
 
 def temporary_place() -> str:
