@@ -50,6 +50,7 @@ end_session() {
         [ -z "$pids" ] || $SUDO kill -s $signal $pids 2>/dev/null || :
         n=0
         while pids=$(members_left); [ -n "$pids" ] && [ $n -lt 100 ]; do
+            # Most have ended by the second look.
             sleep 0.0$((n < 5 ? 1 : 5)); n=$((n+1))
         done
     done

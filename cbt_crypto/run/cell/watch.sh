@@ -39,6 +39,6 @@ wait_for_look() {
 # It ends by itself then; what is looked up of a process to be killed would cost more than a wait.
 ask_to_end() {
     ! is_watching || ask_watcher end
-    n=0; while is_watching && [ $n -lt 22 ]; do sleep 0.0$((n < 3 ? 1 : 5)); n=$((n + 1)); done
+    n=0; while is_watching && [ $n -lt 24 ]; do sleep 0.0$((n < 5 ? 1 : 5)); n=$((n + 1)); done
     is_watching || rm -f "$watched.pid"
 }
