@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from cbt_crypto import report
@@ -67,6 +69,14 @@ def left(host: Any) -> list[str]:
     """What is there of the campaign after its end."""
     state = left_over(host.archive) if host.archive.exists() else []
     return [str(host.tmp_dir)] * host.tmp_dir.exists() + [each.run for each in state]
+
+
+def is_keeper(process: psutil.Process, tmp_dir: Path) -> bool:
+    """Whether it holds a host's names for the campaign of this directory."""
+    with contextlib.suppress(psutil.Error):
+        order = process.cmdline()[-1:]
+        return any('"action": "hold"' in word and f'"{tmp_dir}"' in word for word in order)
+    return False
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -156,6 +166,11 @@ def test_a_second_signal_while_tearing_down_says_what_is_left(
     assert f"stopped at once; {left_there}" in result.stderr
     assert f"remove it with: cbt-crypto cleanup {host.archive}" in result.stderr
     assert left(host)
+    # Its holder, this process, lives on, so that no command ends what keeps the host's names.
+    keepers = [one for one in psutil.process_iter() if is_keeper(one, host.tmp_dir)]
+    assert keepers
+    for keeper in keepers:
+        keeper.kill()
 
 
 def test_a_second_signal_while_hosts_are_only_held_says_so(

@@ -71,7 +71,6 @@ def test_nothing_of_the_user_is_forwarded_to_hosts(tmp_path: Path) -> None:
     assert {"forwardagent no", "clearallforwardings yes"} <= set(said.splitlines())
 
 
-@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="this kernel tells nobody at once")
 def test_an_end_is_seen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of a campaign's commands was looked at every 50 ms: a second in each minute."""
 
