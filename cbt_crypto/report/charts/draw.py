@@ -167,11 +167,12 @@ def _step(span: float, most: int = 6) -> float:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """1, 2 and 5 of each decade, or the decades alone where there are many."""
+    """1, 2 and 5 of each decade; the decades alone where there are many, more where few fit."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     steps = (1, 2, 5) if last - first <= 3 else (1,)
     ticks = [step * 10.0**decade for decade in range(first, last + 1) for step in steps]
-    return [tick for tick in ticks if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]
+    found = [tick for tick in ticks if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]
+    return found if len(found) > 2 else _Axis(low, high, 0, 0).ticks()
 
 
 def _scale(values: Iterable[Optional[float]], start: float, end: float, is_log: bool) -> _Axis:
@@ -239,6 +240,7 @@ def _upright(canvas: Canvas, axis: _Axis, left: float, label: str) -> None:
         canvas.line(left, y, _WIDTH - 10, y)
         canvas.text(left - 6, y + 4, _tick(tick), "soft", text_anchor="end")
     middle = (axis.start + axis.end) / 2
+    label += ", logarithmic" if axis.is_log else ""
     canvas.text(13, middle, label, "soft", text_anchor="middle",
                 transform=f"rotate(-90 13 {_n(middle)})")  # fmt: skip
 

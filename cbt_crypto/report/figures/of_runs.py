@@ -328,7 +328,7 @@ def withheld(runs: Sequence[Run], direction: str) -> dict[str, str]:
     for key, percent in PERCENTILES.items():
         beyond = ios * (100 - percent) / 100
         if not has_tail(percent, ios):
-            reasons[key] = f"{beyond:.0f} of {ios:,} IOs are beyond it, {FEWEST_BEYOND} are needed"
+            reasons[key] = f"{beyond:.0f} of {ios:,} IOs took longer, {FEWEST_BEYOND} are needed"
     return reasons
 
 

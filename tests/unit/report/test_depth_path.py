@@ -6,9 +6,11 @@ By Little's law it does min(N, c) / L IOPS at depth N, so its power bends at N =
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from cbt_crypto.report.charts.chart_values import depth_charts
+from cbt_crypto.report.charts.chart_values import Line, Lines, depth_charts
 from cbt_crypto.report.charts.draw import chart_svg
 from cbt_crypto.report.figures.depth_path import DepthPath, depth_paths, in_words
 from cbt_crypto.report.model import ReportCell, Section, Table
@@ -81,3 +83,12 @@ def test_charts_show_every_depth_and_mark_the_knee() -> None:
     drawn = chart_svg(chart, {}, [heading])
     assert drawn.count("<circle") == 2 * len(DEPTHS) + 2, "a ring around each knee"
     assert all(f">{depth}<" in drawn for depth in DEPTHS)
+
+
+@pytest.mark.parametrize(("low", "high"), [(130, 420), (1.1, 1.9), (0.21, 0.49), (3, 2e6)])
+def test_a_logarithmic_axis_can_be_read(low: float, high: float) -> None:
+    """From 130 to 420 it had one label, 200, and nothing said that it is logarithmic."""
+    line = Line("a", (0.3, 1.0, 2.0), (low, (low * high) ** 0.5, high))
+    drawn = chart_svg(Lines("k", "t", "IOs", "ms", (line,), is_nines=True), {})
+    labels = re.findall(r'text-anchor="end"[^>]*>([^<]+)<', drawn)
+    assert len(labels) > 2 and "ms, logarithmic" in drawn
