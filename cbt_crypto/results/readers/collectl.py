@@ -83,7 +83,7 @@ def read_collectl(path: Path, with_processes: bool = True) -> NodeSeries:
         # Processes come after the network, and are most of the text.
         listed = sample.find(_PROCESSES)
         try:
-            net.append(_network(sample[:listed] if listed >= 0 else sample))
+            net.append(_network(sample, listed if listed >= 0 else len(sample)))
             if with_processes and listed >= 0:
                 processes.append(ProcessSample(epoch_s, _processes(sample, listed)))
                 counters += len(processes[-1].ticks)
@@ -117,7 +117,7 @@ def _samples(stream: Stream) -> Iterator[bytes]:
         searched = max(0, len(rest) - len(_MARK))
         rest += piece
         start = 0
-        for mark in _marks(rest, searched):
+        for mark in _lines(rest, _MARK, searched, len(rest)):
             yield rest[start:mark]
             start = mark + len(_MARK)
         rest = rest[start:]
@@ -125,13 +125,14 @@ def _samples(stream: Stream) -> Iterator[bytes]:
             raise Malformed("has no time stamp for 32 MiB, so it is not collectl's")
 
 
-def _marks(text: bytes, start: int) -> Iterator[int]:
-    """Where time stamps begin: one character, which is rare, is found faster than a whole mark."""
-    bracket = text.find(b">", start)
-    while bracket >= 0:
-        if bracket and text.startswith(_MARK, bracket - 1):
-            yield bracket - 1
-        bracket = text.find(b">", bracket + 1)
+def _lines(text: bytes, begun: bytes, start: int, end: int) -> Iterator[int]:
+    """Where `begun` is, a newline first: its next character is rare, and found the fastest."""
+    first = begun[1:2]
+    at = text.find(first, start, end)
+    while at >= 0:
+        if at and text.startswith(begun, at - 1):
+            yield at - 1
+        at = text.find(first, at + 1, end)
 
 
 def _cpu_line(sample: bytes) -> tuple[float, list[int]] | None:
@@ -141,7 +142,7 @@ def _cpu_line(sample: bytes) -> tuple[float, list[int]] | None:
         return None
     try:
         epoch_s = float(sample[: sample.index(b" ")])
-        ticks = [int(word) for word in _line(sample, start + 5).split()]
+        ticks = list(map(int, _line(sample, start + 5).split()))
     except ValueError:
         return None
     if len(ticks) < len(CPU_STATES):
@@ -177,22 +178,19 @@ def _add_process(ticks: dict[tuple[int, str], int], before: bytes, line: bytes) 
         ticks[int(pid), name.decode("utf-8", "replace")] = int(words[11]) + int(words[12])
 
 
-def _network(sample: bytes) -> dict[str, tuple[int, int]]:
+def _network(sample: bytes, end: int) -> dict[str, tuple[int, int]]:
     counted = {}
-    at = sample.find(_NET)
-    while at >= 0:
-        line = _line(sample, at + len(_NET))
-        name, colon, rest = line.partition(b":")
-        words = rest.split()
+    for at in _lines(sample, _NET, 0, end):
+        name, colon, rest = _line(sample, at + len(_NET)).partition(b":")
+        words = rest.split(None, 9)
         if colon and len(words) > 8:
             counted[name.strip().decode("utf-8", "replace")] = int(words[0]), int(words[8])
-        at = sample.find(_NET, at + 1)
     return counted
 
 
 def _network_columns(samples: list[dict[str, tuple[int, int]]]) -> dict[str, Ints]:
     """Interfaces that are in every sample; the loopback is no network."""
-    names = set.intersection(*(set(sample) for sample in samples)) - {"lo"}
+    names = set(samples[0]).intersection(*samples) - {"lo"}
     return {
         name: np.array([sample[name] for sample in samples], np.int64) for name in sorted(names)
     }

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -36,7 +37,7 @@ class Side:
     percentiles_ns: dict[float, float]
     bins: Optional[dict[int, int]] = None
 
-    @property
+    @cached_property
     def histogram(self) -> Optional[Histogram]:
         """The bins, to be merged with others."""
         if self.bins is None:

@@ -8,22 +8,16 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import Optional
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cbt_crypto.archive.files import Malformed, Stream
 from cbt_crypto.results.cell.record import Floats, Ints
-from cbt_crypto.results.readers.number_columns import (
-    NEWLINE,
-    ZERO,
-    DigitText,
-    separators,
-    starts_of,
-)
+from cbt_crypto.results.readers.number_columns import ZERO, DigitText, separators, starts_of
 
 #: The percentiles that records, reports and intervals have, by their key, as `clat_ns_p999`.
 PERCENTILES = {
@@ -41,31 +35,35 @@ class Histogram:
     latencies_ns: Ints
     counts: Ints
 
+    @cached_property
+    def _reached(self) -> Ints:
+        return np.cumsum(self.counts)
+
     @property
     def total(self) -> int:
         """How many IOs are counted."""
-        return int(self.counts.sum())
+        return int(self._reached[-1]) if len(self.counts) else 0
 
     def percentile_ns(self, percent: float) -> float:
         """The middle of the bin that holds this percentile, as fio picks it; NaN when empty."""
         if not self.total:
             return float("nan")
-        reached = np.cumsum(self.counts)
-        at = int(np.searchsorted(reached, percent / 100 * self.total, side="left"))
-        at = max(at, int(np.flatnonzero(self.counts)[0]))
-        return float(self.latencies_ns[min(at, len(reached) - 1)])
+        at = int(self._reached.searchsorted(percent / 100 * self.total))
+        at = max(at, int(self._reached.searchsorted(0, side="right")))
+        return float(self.latencies_ns[min(at, len(self.counts) - 1)])
 
 
 def from_bins(bins: dict[int, int]) -> Histogram:
     """From the `bins` of fio's json+ output: latency in ns -> count."""
-    latencies = np.array(sorted(bins), np.int64)
-    counts = np.array([bins[int(latency)] for latency in latencies], np.int64)
-    return Histogram(latencies, counts)
+    pairs = sorted(bins.items())
+    return Histogram(*np.array(pairs, np.int64).reshape(-1, 2).T)
 
 
 def merge(histograms: Iterable[Histogram]) -> Histogram:
     """The sum of histograms, bin by bin."""
     parts = list(histograms)
+    if len(parts) == 1:
+        return parts[0]
     if not parts:
         return Histogram(np.empty(0, np.int64), np.empty(0, np.int64))
     every = np.concatenate([part.latencies_ns for part in parts])
@@ -106,8 +104,6 @@ def percentile_columns(counts: Floats, latencies_ns: Ints) -> dict[str, Floats]:
 BINS = 1856
 #: Time, direction and block size, ahead of the bins.
 _BEFORE = 3
-#: Bytes looked at together: most logs are smaller, so their lines are never copied.
-_PIECE = 4 << 20
 #: Bins that are not empty, of all lines; each takes 48 bytes while it is read. A day of seconds
 #: with 200 bins for each direction has 35 million.
 MOST_COUNTS = 100_000_000
@@ -133,37 +129,23 @@ class HistogramLog:
 
 def read_histogram_log(path: Path) -> HistogramLog:
     """Read a clat_hist log. Raises Malformed when it holds no whole line."""
-    parts: list[_Piece] = []
+    parts: list[HistogramLog] = []
     width = counts = 0
-    for text in Stream(path, piece=_PIECE).lines():
+    for text in Stream(path).lines():
         width = width or _width(text)
         parts.append(_parse(text, width))
         counts += len(parts[-1].counts)
         if counts > MOST_COUNTS:
             raise Malformed("holds too many latencies, so it was not read")
-    heads = [part.heads for part in parts]
-    if not heads or not sum(map(len, heads)):
+    if not sum(len(part.times_ms) for part in parts):
         raise Malformed("holds no whole line of a histogram log")
-    firsts = np.cumsum([0, *map(len, heads[:-1])])
-    head = np.concatenate(heads)
-    return HistogramLog(
-        times_ms=head[:, 0],
-        directions=head[:, 1],
-        lines=np.concatenate([part.lines + first for part, first in zip(parts, firsts)]),
-        bins=np.concatenate([part.bins for part in parts]),
-        counts=np.concatenate([part.counts for part in parts]),
-        middles_ns=_middles(width - _BEFORE),
-        torn=sum(part.torn for part in parts),
-    )
-
-
-@dataclass(frozen=True)
-class _Piece:
-    heads: Ints
-    lines: Ints
-    bins: Ints
-    counts: Ints
-    torn: int
+    firsts = np.cumsum([0, *(len(part.times_ms) for part in parts[:-1])])
+    lines = np.concatenate([part.lines + first for part, first in zip(parts, firsts)])
+    joined = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in ("times_ms", "directions", "bins", "counts")
+    }
+    return replace(parts[0], **joined, lines=lines, torn=sum(part.torn for part in parts))
 
 
 def _width(text: bytes) -> int:
@@ -175,6 +157,7 @@ def _width(text: bytes) -> int:
     raise Malformed("holds no whole line of a histogram log")
 
 
+@lru_cache(maxsize=8)
 def _middles(bins: int) -> Ints:
     joined = BINS // bins
     fine = bin_latencies_ns(np.arange(BINS))
@@ -183,46 +166,39 @@ def _middles(bins: int) -> Ints:
     return (fine[::joined] + fine[joined - 1 :: joined]) // 2
 
 
-def _parse(text: bytes, width: int) -> _Piece:
+def _parse(text: bytes, width: int) -> HistogramLog:
     """The lines of `width` right numbers; between each end's empty bins only is parsed."""
-    bins = width - _BEFORE
     characters = np.frombuffer(text, np.uint8)
-    ends: list[int] = np.flatnonzero(characters == NEWLINE).tolist()
-    spans = _spans(text, ends)
+    spans = _spans(text)
     filled = _filled(np.flatnonzero(characters > ZERO), spans)
-    cut = [_cut(text, span, bounds, bins) for span, bounds in zip(spans, filled)]
-    part = _numbers([line for line in cut if line is not None], bins)
+    cut = [_cut(text, span, bounds, width - _BEFORE) for span, bounds in zip(spans, filled)]
+    log = _numbers([line for line in cut if line is not None], width)
     # what stands behind the last newline is no whole line
     unfinished = not text.endswith(b"\n")
-    return replace(part, torn=len(ends) - len(part.heads) + unfinished)
+    return replace(log, torn=text.count(b"\n") - len(log.times_ms) + unfinished)
 
 
-class _Span(NamedTuple):
-    """A line of the text: its head is `[start, head)`, a comma follows, and it ends at `end`."""
-
-    start: int
-    head: int
-    end: int
+#: A line of the text: its head is `[start, head)`, a comma follows, and it ends at `end`.
+_Span = tuple[int, int, int]
 
 
-def _spans(text: bytes, ends: list[int]) -> list[_Span]:
-    spans = []
-    start = 0
-    for end in ends:
-        comma = start - 1
-        for _ in range(_BEFORE):
-            comma = text.find(b",", comma + 1, end)
-            if comma < 0:
-                break
-        else:
-            spans.append(_Span(start, comma, end))
+def _spans(text: bytes) -> list[_Span]:
+    spans, start, find = [], 0, text.find
+    while (end := find(b"\n", start)) >= 0:
+        # Of fewer commas one is -1.
+        first = find(b",", start, end)
+        second = find(b",", first + 1, end)
+        head = find(b",", second + 1, end)
+        if first >= 0 <= second and head >= 0:
+            spans.append((start, head, end))
         start = end + 1
     return spans
 
 
 def _filled(digits: Ints, spans: list[_Span]) -> list[tuple[int, int]]:
     """The first and last of `digits` but 0 behind each head; twice the line's end without."""
-    heads, ends = [span.head for span in spans], np.array([span.end for span in spans], np.int64)
+    table = np.array(spans, np.int64).reshape(-1, 3)
+    heads, ends = table[:, 1], table[:, 2]
     first, last = np.searchsorted(digits, heads), np.searchsorted(digits, ends) - 1
     is_empty = first > last
     padded = np.append(digits, 0)
@@ -230,47 +206,43 @@ def _filled(digits: Ints, spans: list[_Span]) -> list[tuple[int, int]]:
     return list(zip(*digit_ends))
 
 
-class _CutLine(NamedTuple):
-    """A line without the empty bins at its ends: `first` of them before `filled`, `last` behind."""
-
-    head: bytes
-    first: int
-    filled: bytes
-    last: int
+#: A line without the empty bins at the ends of its bins, and how many those are in front and all.
+_CutLine = tuple[bytes, int, int]
 
 
 def _cut(text: bytes, span: _Span, filled: tuple[int, int], bins: int) -> Optional[_CutLine]:
     """None where something else than empty bins stands before or behind the filled ones."""
-    start, (left, right) = span.head + 1, filled
+    (begin, head, end), (left, right) = span, filled
+    start = head + 1
     first = min((left - start) // 3, bins - 1)
-    stop = text.find(b",", right, span.end)
+    stop = text.find(b",", right, end)
     if stop < 0:
-        stop = span.end
-    last = (span.end - stop) // 3
+        stop = end
+    last = (end - stop) // 3
     is_empty_ahead = text.startswith(_LEADING[: 3 * first], start)
-    if not is_empty_ahead or text[stop : span.end] != _TRAILING[: 3 * last]:
+    if not is_empty_ahead or text[stop:end] != _TRAILING[: 3 * last]:
         return None
-    return _CutLine(text[span.start : span.head], first, text[start + 3 * first : stop], last)
+    return text[begin:start] + text[start + 3 * first : stop] + b"\n", first, first + last
 
 
-def _numbers(lines: list[_CutLine], bins: int) -> _Piece:
-    heads, is_head, _ = _fields([line.head for line in lines])
-    counts, is_count, fields = _fields([line.filled for line in lines])
-    first = np.array([line.first for line in lines], np.int64)
-    last = np.array([line.last for line in lines], np.int64)
-    rows = np.repeat(np.arange(len(lines)), fields)
-    good = is_head.reshape(-1, _BEFORE).all(axis=1) & (first + fields + last == bins)
-    good[rows[~is_count]] = False
-    numbers = np.arange(len(rows)) + np.repeat(first - (np.cumsum(fields) - fields), fields)
-    positive = good[rows] & (counts > 0)
-    renumbered = np.cumsum(good) - 1
-    kept_heads = heads.reshape(-1, _BEFORE)[good]
-    return _Piece(kept_heads, renumbered[rows[positive]], numbers[positive], counts[positive], 0)
-
-
-def _fields(lines: list[bytes]) -> tuple[Ints, NDArray[np.bool_], Ints]:
-    """The numbers of all lines in a row, which of them are right, and how many a line has."""
-    digits = DigitText(b"".join(line + b"\n" for line in lines))
+def _numbers(lines: list[_CutLine], width: int) -> HistogramLog:
+    digits = DigitText(b"".join(line for line, _, _ in lines))
     ends = separators(digits.bytes)
     numbers, right = digits.numbers(starts_of(ends), ends)
-    return numbers, right, np.diff(np.flatnonzero(digits.bytes[ends] == NEWLINE), prepend=-1)
+    first, empty = np.array([line[1:] for line in lines], np.int64).reshape(-1, 2).T
+    # Fields up to each line's end, and of each line.
+    until = np.searchsorted(ends, np.cumsum([len(line) for line, _, _ in lines]) - 1) + 1
+    fields = np.diff(until, prepend=0)
+    rows = np.repeat(np.arange(len(lines)), fields)
+    good = fields + empty == width
+    good[rows[~right]] = False
+    starts = until - fields
+    time, direction = numbers[starts[good]], numbers[starts[good] + 1]
+    numbers[starts[:, np.newaxis] + np.arange(_BEFORE)] = 0
+    counted = np.flatnonzero(numbers > 0)
+    of, counts = rows[counted], numbers[counted]
+    bins = counted + (first - starts - _BEFORE)[of]
+    if not good.all():
+        kept = good[of]
+        of, bins, counts = (np.cumsum(good) - 1)[of[kept]], bins[kept], counts[kept]
+    return HistogramLog(time, direction, of, bins, counts, _middles(width - _BEFORE), 0)

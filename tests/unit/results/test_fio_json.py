@@ -27,6 +27,13 @@ def test_json_plus_of_one_job(data):
     assert (side.clat_ns_mean, side.clat_ns_max) == (1130149.039574, 56945259)
 
 
+def test_the_bins_of_a_side_are_put_in_order_once(data):
+    (job,) = parse_fio_json((data / "fio/randread.json").read_bytes()).jobs
+    (side,) = job.sides
+    assert side.histogram is side.histogram
+    assert merge([side.histogram]) is side.histogram
+
+
 def test_ios_are_those_that_ended_as_bytes_are():
     """As fio 3.39 wrote it of a LUKS cell of the quickstart, 1 MiB at depth 4 behind a ramp."""
     side = {"io_bytes": 28 << 20, "bw_bytes": 5625590, "iops": 4.79019, "runtime": 5219,
