@@ -33,7 +33,6 @@ from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.hosts import directories
 from cbt_crypto.hosts.remote import NONSENSE
 from cbt_crypto.hosts.trust_on_host import distrust
-from cbt_crypto.run.detached import changed, running
 
 if TYPE_CHECKING:
     from cbt_crypto.report import Report, ReportOptions
@@ -205,6 +204,7 @@ def _print(browser: str, built: Report, place: Path, paper: str) -> None:
 def _follow(archive: Path, out_dir: Path, options: ReportOptions) -> Report:
     """Write the report whenever a cell has ended; the last one's page does not reload."""
     from cbt_crypto.report import build, write  # noqa: PLC0415
+    from cbt_crypto.run.detached import changed, running  # noqa: PLC0415
 
     seen: Any = ...
     with contextlib.suppress(KeyboardInterrupt):

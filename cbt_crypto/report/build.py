@@ -38,7 +38,7 @@ from cbt_crypto.report.figures.group import (
     values_of,
 )
 from cbt_crypto.report.figures.interval import Comparisons, KnownSpread, LoadRuns
-from cbt_crypto.report.figures.metric import BY_KEY, FROM_MEMORY, METRICS, OVERWRITTEN, without
+from cbt_crypto.report.figures.metric import BY_KEY, FROM_MEMORY, OVERWRITTEN, without
 from cbt_crypto.report.figures.of_runs import withheld
 from cbt_crypto.report.headline import headline, limits
 from cbt_crypto.report.model import (
@@ -352,7 +352,7 @@ class _Comparer:
         self, figures: Mapping[str, float], section: SectionRuns, runs: Sequence[Run]
     ) -> Iterator[str]:
         base_runs = section.rows.get(self.baseline, ())
-        base = _figures(base_runs, section.direction)
+        base = _figures(base_runs, section.direction, (FROM_MEMORY, OVERWRITTEN))
         yield from doubts.from_memory(figures.get(FROM_MEMORY), base.get(FROM_MEMORY))
         yield from doubts.unlike_in_cpus(runs, base_runs)
         yield from doubts.unlike_in_age(figures.get(OVERWRITTEN), base.get(OVERWRITTEN))
@@ -403,9 +403,9 @@ def _warnings(runs: Sequence[Run], direction: str) -> list[str]:
     return list(dict.fromkeys(warnings))
 
 
-def _figures(runs: Sequence[Run], direction: str) -> dict[str, float]:
+def _figures(runs: Sequence[Run], direction: str, keys: Iterable[str] = BY_KEY) -> dict[str, float]:
     measured = [run for run in runs if run.failure is None]
-    figures = {metric.key: metric.of(measured, direction) for metric in METRICS}
+    figures = {key: BY_KEY[key].of(measured, direction) for key in keys}
     return {key: value for key, value in figures.items() if value is not None}
 
 

@@ -191,6 +191,9 @@ def _series(series: Series | None) -> dict[str, Any] | None:
 
 def _plain(value: Any) -> Any:
     """Arrays become lists, what has fields a mapping, and NaN null, which is what JSON has."""
+    # Of these there are the most.
+    if isinstance(value, (str, int, float)) or value is None:
+        return None if isinstance(value, float) and not math.isfinite(value) else value
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if is_dataclass(value):
@@ -203,8 +206,6 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
     return value
 
 

@@ -12,7 +12,7 @@ from typing import Optional
 
 from cbt_crypto.archive.files import held, write_whole
 from cbt_crypto.errors import RunError, UsageError
-from cbt_crypto.report.charts.chart_values import charts, depth_charts, inks, noted, size_charts
+from cbt_crypto.report.charts import chart_values
 from cbt_crypto.report.charts.draw import chart_svg, file_name
 from cbt_crypto.report.charts.forest import forest, forest_svg
 from cbt_crypto.report.document import document, tidy, wide
@@ -21,6 +21,7 @@ from cbt_crypto.report.model import Report, without_missing
 from cbt_crypto.report.page import page
 
 _FILES = ("report.md", "report.csv", "report-wide.csv", "report.json", "report.html")
+_Charts = list[list[chart_values.Chart]]
 
 
 def write(report: Report, out_dir: Path, reload_s: Optional[int] = None) -> list[Path]:
@@ -31,7 +32,9 @@ def write(report: Report, out_dir: Path, reload_s: Optional[int] = None) -> list
     """
     _check_place(out_dir)
     shown = without_missing(report)
-    texts = {**dict(zip(_FILES, _texts(report, shown, reload_s))), **dict(_drawn(shown))}
+    of_tables = [list(chart_values.charts(table)) for table in shown.tables]
+    texts = dict(zip(_FILES, _texts(report, shown, reload_s, of_tables)))
+    texts |= _drawn(shown, of_tables)
     try:
         out_dir.mkdir(parents=True, exist_ok=True)
         # Whoever owns the directory may put a link in the place of each one below it, at any time.
@@ -45,9 +48,10 @@ def write(report: Report, out_dir: Path, reload_s: Optional[int] = None) -> list
         raise RunError(f"{out_dir}: the report cannot be written ({error.strerror})") from None
 
 
-def _texts(report: Report, shown: Report, reload_s: Optional[int]) -> tuple[str, ...]:
+def _texts(report: Report, shown: Report, reload_s: Optional[int], of_tables: _Charts) -> list[str]:
     as_json = json.dumps(document(report), ensure_ascii=False, allow_nan=False) + "\n"
-    return markdown(shown), tidy(report), wide(report), as_json, page(shown, reload_s)
+    html = page(shown, reload_s, of_tables)
+    return [markdown(shown), tidy(report), wide(report), as_json, html]
 
 
 def _check_place(out_dir: Path) -> None:
@@ -70,17 +74,18 @@ def _check_place(out_dir: Path) -> None:
         ) from None
 
 
-def _drawn(report: Report) -> Iterator[tuple[str, str]]:
+def _drawn(report: Report, of_tables: _Charts) -> Iterator[tuple[str, str]]:
     picture = forest(report)
     if picture is not None:
         yield "charts/forest.svg", forest_svg(picture, is_file=True)
     of_loads = (
         (chart, table.title, report.emulated_note(table))
-        for table in report.tables
-        for chart in charts(table)
+        for table, drawn in zip(report.tables, of_tables)
+        for chart in drawn
     )
-    over = (noted(report, report.tables, each) for each in (size_charts, depth_charts))
-    colours = inks(report)
+    over_tables = (chart_values.size_charts, chart_values.depth_charts)
+    over = (chart_values.noted(report, report.tables, each) for each in over_tables)
+    colours = chart_values.inks(report)
     for chart, heading, note in (*of_loads, *chain.from_iterable(over)):
         lines = tuple(filter(None, (chart.title, heading, note)))
         yield f"charts/{file_name(f'{heading}_{chart.key}')}.svg", chart_svg(chart, colours, lines)

@@ -172,12 +172,15 @@ _NAVIGATION = (
 )
 
 
-def page(report: Report, reload_s: Optional[int] = None) -> str:
+def page(
+    report: Report, reload_s: Optional[int] = None, of_tables: Iterable[Iterable[Chart]] = ()
+) -> str:
     """The report as one HTML document, with its styles, scripts and chart data inside.
 
-    It reloads itself after `reload_s` seconds.
+    It reloads itself after `reload_s` seconds. `of_tables` are charts of tables, where known.
     """
     figures = _PageCharts(report)
+    figures.of_tables.update(zip(map(id, report.tables), of_tables))
     body = E.BODY(
         E.A("Skip to the tables", E.CLASS("skip"), href="#main"),
         html.HtmlComment("chart 0"),
@@ -211,6 +214,7 @@ class _PageCharts:
     def __init__(self, report: Report) -> None:
         self._drawn = [f'<svg width="0" height="0" class="patterns">{draw.hatches()}</svg>']
         self._inks = inks(report)
+        self.of_tables: dict[int, Iterable[Chart]] = {}
 
     def figure(self, chart: Chart, heading: str, note: str) -> Element:
         """A chart with its title and unit.
@@ -347,7 +351,8 @@ def _load(report: Report, table: Table, figures: _PageCharts) -> Iterator[Elemen
     yield from page_tables.bases(table)
     yield from page_tables.why(report, table)
     yield from page_tables.warnings(table)
-    drawn = (figures.figure(chart, table.title, note) for chart in charts(table))
+    of_table = figures.of_tables.get(id(table)) or charts(table)
+    drawn = (figures.figure(chart, table.title, note) for chart in of_table)
     yield E.DIV(E.CLASS("charts"), *drawn)
     for grid in text_of.pair_grids(report, [table]).values():
         yield E.DETAILS(E.SUMMARY(grid.title), E.DIV(*page_tables.grid(report, grid)))

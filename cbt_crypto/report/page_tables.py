@@ -28,7 +28,8 @@ class _Elements:
     CLASS = staticmethod(CLASS)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(_MAKER, name.lower())
+        self.__dict__[name] = made = getattr(_MAKER, name.lower())
+        return made
 
 
 E = _Elements()

@@ -87,6 +87,14 @@ def test_help_imports_nothing_heavy(words: list[str]) -> None:
     assert loaded & HEAVY == set()
 
 
+def test_what_makes_reports_imports_no_engine() -> None:
+    """It took a tenth of a report that had nothing new to read."""
+    program = "import sys, cbt_crypto.report_commands, cbt_crypto.report\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    loaded = done.stdout.decode().split()
+    assert [name for name in loaded if name.startswith("cbt_crypto.engine")] == []
+
+
 def archive_of(path: Path, complete: bool = False, again: bool = False) -> Path:
     return default_archive(read_campaign(path), path, lambda _: complete, again)
 

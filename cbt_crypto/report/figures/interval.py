@@ -157,6 +157,7 @@ class LoadRuns:
     failed: Mapping[Scalar, int] = field(default_factory=dict)
     missing: Mapping[Scalar, int] = field(default_factory=dict)
     _values: dict[tuple[str, Scalar], list[Value]] = field(default_factory=dict)
+    _figures: dict[tuple[str, Scalar], Optional[float]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -190,6 +191,13 @@ class LoadRuns:
     def runs(self, value: Scalar) -> list[Run]:
         """The measured runs of one row."""
         return [run for stretch in self.cells.get(value, ()) for run in stretch]
+
+    def figure(self, metric: Metric, value: Scalar) -> Optional[float]:
+        """A row's figure; made once, as all other rows are compared with the baseline's."""
+        key = (metric.key, value)
+        if key not in self._figures:
+            self._figures[key] = metric.of(self.runs(value), self.direction)
+        return self._figures[key]
 
     def values(self, metric: Metric, value: Scalar) -> list[Value]:
         """The logarithms of one row's runs that have this figure; made once."""
@@ -305,8 +313,8 @@ def _compare(
     None where one of them has no such figure, or a percent of it would mean nothing.
     """
     measured, base = load.runs(value), load.runs(other)
-    figures = [metric.of(runs, load.direction) for runs in (measured, base)]
-    if not metric.better or figures[0] is None or not figures[1]:
+    figures = [load.figure(metric, row) for row in (value, other) if metric.better]
+    if not figures or figures[0] is None or not figures[1]:
         return None
     percent = 100 * figures[0] / figures[1]
     if metric.test is Test.NONE:

@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 
 from cbt_crypto.report import build, publish, show, write
+from cbt_crypto.report.charts import chart_values
 from cbt_crypto.report.document import document, reopened
 from cbt_crypto.report.markdown import markdown
 from cbt_crypto.report.model import Comparison, Report, ReportCell, without_missing
@@ -32,6 +33,18 @@ def printed(archive: Path) -> str:
     output = io.StringIO()
     show(build(archive), Console(file=output, width=120))
     return output.getvalue()
+
+
+def test_the_page_and_the_files_show_charts_that_are_made_once(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report, made = build(small), []
+    curve = chart_values.latency_curve
+    monkeypatch.setattr(
+        chart_values, "latency_curve", lambda cell: made.append(cell) or curve(cell)
+    )
+    write(report, tmp_path)
+    assert len(made) == len(without_missing(report).cells)
 
 
 def test_a_whole_report_is_shown_as_it_is(small: Path) -> None:
