@@ -21,6 +21,7 @@ from cbt_crypto.hosts.remote import Execution, Remote
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site
 from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.file.cluster import StacksProfile
 
 #: The `cluster` section, as the file and an engine's settings have it.
 Section = Mapping[str, object]
@@ -293,6 +294,8 @@ class CellWork:
     remote: Remote
     #: The run whose images these are, on a cluster that stays.
     run: str = ""
+    #: How the stacks of threads are sampled, if they are.
+    call_stacks: Optional[StacksProfile] = None
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Optional
 
-from cbt_crypto.hosts import counter_sampler_on_host, recorder_on_host, shell
+from cbt_crypto.hosts import counter_sampler_on_host, recorder_on_host, shell, stacks_on_host
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostScripts, Site
 
@@ -101,6 +102,32 @@ def recorded(remote: Remote, scripts: HostScripts, run_dir: str) -> Iterator[Non
     finally:
         stop = dict.fromkeys(scripts, stop_recorder(run_dir))
         remote.run(stop, "end the recorder", _TIMEOUT_S)
+
+
+#: Seconds for hosts to fold what perf recorded: a gigabyte at most.
+_FOLDING_S = 900
+
+
+@contextlib.contextmanager
+def stacks(
+    remote: Remote, hosts: Sequence[str], run_dir: str, profile: Optional[Mapping[str, object]]
+) -> Iterator[None]:
+    """`hosts` sample stacks while the block runs, if asked, and then fold them. HostError."""
+    if profile is None:
+        yield
+        return
+    pid_file = f"{run_dir}/.stacks.pid"
+    program = shell.call_of_main(stacks_on_host, {"folder": run_dir, **profile})
+    start = shell.start_python(program, pid_file, "/dev/null", as_root=True)
+    once = shell.call(__file__, "start_once", f"{run_dir}/.stacks/perf.data", pid_file)
+    script = f"mkdir -p {shlex.quote(run_dir)}/.stacks\nstart() {{\n{start}\n}}\n{once}"
+    remote.run(dict.fromkeys(hosts, script), "start perf record", _TIMEOUT_S)
+    try:
+        yield
+    finally:
+        fold = shell.call(__file__, "fold_stacks", f"{run_dir}/.stacks", str(_FOLDING_S - 60))
+        script = f"{shell.stop_in_background(pid_file)}\n{fold}"
+        remote.run(dict.fromkeys(hosts, script), "fold the stacks", _FOLDING_S)
 
 
 def _pid_file(run_dir: str) -> str:

@@ -9,6 +9,17 @@ zones() {
     done
 }
 
+# Waits for what `end_session` left in `$pid`, $2 seconds at most, and removes the record in $1.
+fold_stacks() {
+    n=0
+    for one in $pid; do
+        while [ -e "/proc/$one" ] && [ $n -lt "$2" ]; do n=$((n + 1)); sleep 1; done
+    done
+    [ -z "$pid" ] || [ $n -lt "$2" ] || $SUDO kill -KILL $pid 2>/dev/null || :
+    $SUDO rm -f "$1/perf.data" "$1/perf.data.said"
+    $SUDO rmdir "$1" 2>/dev/null || :
+}
+
 # $1 is the file with samples, $2 that of the process; `start` is the caller's.
 start_once() {
     umask 022

@@ -51,6 +51,7 @@ class Preparation:
     ) -> None:  # fmt: skip
         self._engine = engine
         self._drives = drives_of(campaign.cluster)
+        self._call_stacks = campaign.monitoring.stacks
         self._archive = archive
         self._remote = remote
         self._journal = journal
@@ -175,6 +176,7 @@ class Preparation:
         work = CellWork(
             str(self._archive), target.cluster, cell.config, scenario or cell.scenario, site,
             target.stack, self._remote, "" if target.can_be_rebuilt else self._journal.run,
+            self._call_stacks,
         )  # fmt: skip
         benchmark = benchmark_of(self._engine, work)
         benchmark.tell = self._progress.live

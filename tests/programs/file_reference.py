@@ -21,6 +21,7 @@ from cbt_crypto.plan.file.cluster import (
     PerfProfile,
     PoolProfile,
     SamplerProfile,
+    StacksProfile,
 )
 from cbt_crypto.plan.file.field_types import meaning_of
 from cbt_crypto.results.until import MeasureUntil
@@ -109,7 +110,8 @@ _MONITORING = """\
 
 collectl always runs. For hosts that lack it, such as RHEL's, `sampler:` with no options runs our
 own sampler instead: it needs only Python, and records the same counters. `perf:` with no options
-runs perf with its defaults.
+runs perf with its defaults; `stacks:` gives the report
+[flame graphs](figures.md#flame-graphs) of what OSDs and dm-crypt run.
 """
 
 
@@ -139,6 +141,8 @@ def reference() -> str:
             *_table(SamplerProfile),
             "### monitoring_profiles.perf\n",
             *_table(PerfProfile),
+            "### monitoring_profiles.stacks\n",
+            *_table(StacksProfile),
         )
     ).rstrip("\n")
 

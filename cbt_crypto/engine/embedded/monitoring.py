@@ -65,7 +65,8 @@ def monitor(directory: str, lead_s: float = 0) -> Iterator[None]:
 
 def _profiles() -> dict[str, dict[str, Any]]:
     chosen = MonitoringProfiles.model_validate(settings.monitoring_profiles)
-    return chosen.model_dump(exclude_none=True)
+    # Stacks are sampled by the campaign itself, whatever its engine.
+    return chosen.model_dump(exclude_none=True, exclude={"stacks"})
 
 
 def _wait_script(name: str, directory: str, lead_s: float) -> str:

@@ -104,6 +104,18 @@ class PerfProfile(FileSection):
     args: Arguments = Field("stat -a -I 1000", description="perf's arguments")
 
 
+class StacksProfile(FileSection):
+    """perf samples the stacks of OSDs and kernel workers beside every cell; OSD hosts fold them."""
+
+    frequency: int = Field(49, ge=1, le=999, description="samples a second of each CPU")
+    unwind: Literal["dwarf", "fp"] = Field(
+        "dwarf",
+        description="how a program's callers are found: `dwarf` copies 8 KiB of stack for each "
+        "sample; `fp` costs less, and finds few where Ceph was built without frame pointers",
+    )
+    perf_cmd: str = Field("perf", description="command for perf(1)")
+
+
 class MonitoringProfiles(FileSection):
     """What watches the nodes: collectl or the sampler always does, perf on request."""
 
@@ -112,8 +124,9 @@ class MonitoringProfiles(FileSection):
     )
     sampler: Optional[SamplerProfile] = Field(None, description="samples in place of collectl")
     perf: Optional[PerfProfile] = Field(None, description="runs perf too")
+    stacks: Optional[StacksProfile] = Field(None, description="samples stacks by perf")
 
-    @field_validator("collectl", "sampler", "perf", mode="before")
+    @field_validator("collectl", "sampler", "perf", "stacks", mode="before")
     @classmethod
     def _a_name_alone_means_its_defaults(cls, value: Any) -> Any:
         return {} if value is None else value

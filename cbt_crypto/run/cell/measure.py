@@ -125,6 +125,7 @@ class ScenarioBenchmark:
         self.stack = work.stack
         self.remote = work.remote
         self._run = work.run
+        self._call_stacks = work.call_stacks
         # A group's clients speak as its OSDs do; of any other site it is the cluster's own.
         conf = self.site.conf if self.site.group else ""
         commands = commands_of(work.cluster, self.site.client_id, conf)
@@ -195,8 +196,10 @@ class ScenarioBenchmark:
         followed = watch.followed(self.remote, self.run_dir, onlooker)
         recorders = samplers.recorders(self.site, self.run_dir)
         recorded = samplers.recorded(self.remote, recorders, self.run_dir)
+        profile = self._call_stacks.model_dump() if self._call_stacks else None
+        stacks = samplers.stacks(self.remote, self.site.osd_hosts, self.run_dir, profile)
         self._is_prepared = False
-        with recorded, self._engine.monitoring.monitor(self.run_dir, self.scenario.ramp):
+        with stacks, recorded, self._engine.monitoring.monitor(self.run_dir, self.scenario.ramp):
             offsets = clock_offsets(self.remote, self.site)
             on_head = offsets[self.site.head]
             started = time.time() + on_head

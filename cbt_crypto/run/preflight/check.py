@@ -54,10 +54,11 @@ def requirements(campaign: Campaign, cells: Sequence[Cell]) -> list[Requirement]
         load = cluster.neighbours
         needs.append(program_needed(load.stress_cmd, hosts_of(load, site)))
     collectl, perf = campaign.monitoring.collectl, campaign.monitoring.perf
-    if collectl:
-        needs.append(program_needed("collectl", hosts_with(site, collectl.nodes)))
-    if perf:
-        needs.append(program_needed(perf.perf_cmd, hosts_with(site, perf.nodes)))
+    monitors = [("collectl", collectl.nodes)] if collectl else []
+    monitors += [(perf.perf_cmd, perf.nodes)] if perf else []
+    stacks = campaign.monitoring.stacks
+    monitors += [(stacks.perf_cmd, ["osds"])] if stacks else []
+    needs += [program_needed(program, hosts_with(site, roles)) for program, roles in monitors]
     if any(cell.scenario.needs_cluster for cell in cells):
         for command in (cluster.ceph_cmd, cluster.rbd_cmd):
             needs.append(program_needed(shlex.split(command)[0], (site.head,)))

@@ -304,7 +304,7 @@ def test_a_baseline_that_some_scenario_does_not_measure(problems_of: Problems) -
             "perf.args",
             'has a quotation mark that is not closed, not "record -e \'cycles"',
         ),
-        ({"blktrace": {}}, "blktrace", "unknown key; valid are: collectl, sampler, perf"),
+        ({"blktrace": {}}, "blktrace", "unknown key; valid are: collectl, sampler, perf, stacks"),
     ],
 )
 def test_monitoring(problems_of: Problems, profiles: Any, key: str, sentence: str) -> None:

@@ -108,6 +108,7 @@ TELL_THE_TIME = {
     "cbt_crypto/hosts/remote.py", "cbt_crypto/hosts/command_log.py",
     "cbt_crypto/hosts/recorder_on_host.py",
     "cbt_crypto/hosts/counter_sampler_on_host.py",
+    "cbt_crypto/hosts/stacks_on_host.py",
     "cbt_crypto/results/cell/kept.py",
     "cbt_crypto/run/cell/measure.py", "cbt_crypto/run/cell/conditions.py",
     "cbt_crypto/run/detached.py", "cbt_crypto/run/environment.py",
