@@ -1,10 +1,12 @@
-"""What processors counted in a cell's window: energy by RAPL, and events by perf."""
+"""What processors counted in a cell's window: energy by RAPL, events by perf, and its stacks."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import Optional
 import numpy as np
 
 from cbt_crypto.archive.documents import CellDocument
-from cbt_crypto.archive.files import Malformed, Problem, read_samples
+from cbt_crypto.archive.files import Malformed, Problem, Stream, one_line, read_samples
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.results.cell.record import Floats
 from cbt_crypto.results.cell.window import Sampled, Window
@@ -363,3 +365,73 @@ def _rate(event: str, parts: Sequence[Counted], low: float, high: float) -> Opti
             seconds += inside
         begin = part.end_s
     return count / seconds if seconds > 0 else None
+
+
+#: What `hosts.stacks_on_host` writes has less of each; a stack has a hundred frames at most.
+_STACKS_BYTES, _MOST_STACKS, _MOST_FRAMES = 16 << 20, 4000, 128
+#: The seconds of a campaign's longest cells, and samples of one by all CPUs.
+_LAST_SECOND, _MOST_A_SECOND = 10 * 86_400, 1e7
+_IN_SECOND = re.compile(rb"(\d{1,6}):(\d{1,8})")
+
+
+@dataclass(frozen=True)
+class StackSamples:
+    """Stack, outermost first, parted by `;` -> samples in the window; `hz` a second of a CPU."""
+
+    hz: float
+    samples: Mapping[str, float]
+
+
+def read_stacks(path: Path, window: Window, offset_s: float) -> StackSamples:
+    """Read what a host folded; seconds at the window's edges count by their share. Malformed."""
+    lines = (line for piece in Stream(path, _STACKS_BYTES).lines() for line in piece.splitlines())
+    try:
+        header = json.loads(next(lines, b""))
+        hz, began, seconds = (float(header[key]) for key in ("hz", "t", "seconds"))
+        error = header["error"]
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        raise Malformed("does not begin as stacks do") from None
+    if error:
+        raise Malformed(f"has no stacks, as perf says: {error}")
+    if not (1 <= hz <= 1e5 and 0 <= seconds <= _LAST_SECOND and math.isfinite(began)):
+        raise Malformed("has a number that cannot be")
+    start, end = (edge + offset_s - began for edge in (window.start_s, window.end_s))
+    if shortfall := window.shortfall(min(end, seconds) - max(start, 0.0)):
+        raise Malformed(shortfall)
+    samples: dict[str, float] = {}
+    for number, line in enumerate(lines):
+        name, _, counts = line.partition(b"\t")
+        if number >= _MOST_STACKS or name.count(b";") > _MOST_FRAMES:
+            raise Malformed("has more stacks or frames than are written")
+        stack = one_line(name.decode("utf-8", "replace"))
+        count = samples.get(stack, 0.0) + sum(
+            int(found[2]) * max(0.0, min(int(found[1]) + 1, end) - max(int(found[1]), start))
+            for found in map(_IN_SECOND.fullmatch, counts.split())
+            if found is not None
+        )
+        if count > _MOST_A_SECOND * max(window.seconds, 1):
+            raise Malformed("has more samples than CPUs can take")
+        if count:
+            samples[stack] = count
+    return StackSamples(hz, samples)
+
+
+def stacks_of_osds(
+    folder: Folder, cell: CellDocument, window: Window, problems: list[Problem]
+) -> Optional[StackSamples]:
+    """Of all OSD hosts together; None unless each of them has them, at one frequency."""
+    read = []
+    for host in cell.osd_hosts:
+        name = f"stacks.{host}"
+        try:
+            if name in folder.names:
+                offset = cell.clock_offset_s.get(host, 0.0)
+                read.append(read_stacks(folder.path(name), window, offset))
+        except Malformed as error:
+            problems.append(Problem(name, str(error)))
+    if not read or len(read) < len(cell.osd_hosts) or len({one.hz for one in read}) > 1:
+        return None
+    together: Counter[str] = Counter()
+    for one in read:
+        together.update(one.samples)
+    return StackSamples(read[0].hz, dict(together))

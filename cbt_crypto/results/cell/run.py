@@ -24,9 +24,11 @@ from cbt_crypto.results.cell.client import (
 from cbt_crypto.results.cell.hardware_counters import (
     EnergyUse,
     PerfUse,
+    StackSamples,
     energy_of_osds,
     energy_used,
     read_perf,
+    stacks_of_osds,
     watts_per_second,
 )
 from cbt_crypto.results.cell.in_window import (
@@ -120,6 +122,8 @@ class Run:
     #: What the client processes took on each host; empty where that was not sampled on all.
     clients: tuple[ClientUse, ...] = ()
     perf: tuple[PerfUse, ...] = ()
+    #: What OSDs and dm-crypt ran on all OSD hosts; None where that was not sampled.
+    stacks: Optional[StackSamples] = None
     osd_energy: tuple[EnergyUse, ...] = ()
     #: What explains the figures, by host; empty in archives of before.
     recorded: Recorded = field(default_factory=Recorded)
@@ -311,6 +315,7 @@ def _of_nodes(
         cpu_percent=cpu_percent,
         clients=clients,
         perf=perf,
+        stacks=stacks_of_osds(folder, cell, window, problems),
         osd_energy=osd_energy,
         recorded=recorded(folder, cell, window, run.series, problems),
     )
