@@ -14,6 +14,7 @@ from cbt_crypto.archive.files import held, write_whole
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.report.charts import chart_values
 from cbt_crypto.report.charts.draw import chart_svg, file_name
+from cbt_crypto.report.charts.flame import folded_files
 from cbt_crypto.report.charts.forest import forest, forest_svg
 from cbt_crypto.report.document import document, tidy, wide
 from cbt_crypto.report.markdown import markdown
@@ -89,3 +90,5 @@ def _drawn(report: Report, of_tables: _Charts) -> Iterator[tuple[str, str]]:
     for chart, heading, note in (*of_loads, *chain.from_iterable(over)):
         lines = tuple(filter(None, (chart.title, heading, note)))
         yield f"charts/{file_name(f'{heading}_{chart.key}')}.svg", chart_svg(chart, colours, lines)
+    for table in report.tables:
+        yield from ((f"charts/{name}", text) for name, text in folded_files(table))

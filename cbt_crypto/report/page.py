@@ -25,6 +25,7 @@ from cbt_crypto.report.charts.chart_values import (
     size_charts,
 )
 from cbt_crypto.report.charts.draw import chart_svg, file_name
+from cbt_crypto.report.charts.flame import caption, flame_svg, flames, frames_of_each
 from cbt_crypto.report.charts.forest import forest, forest_svg
 from cbt_crypto.report.figures.conclusion import loss_tables
 from cbt_crypto.report.figures.depth_path import depth_paths, in_words
@@ -215,6 +216,7 @@ class _PageCharts:
         self._drawn = [f'<svg width="0" height="0" class="patterns">{draw.hatches()}</svg>']
         self._inks = inks(report)
         self.of_tables: dict[int, Iterable[Chart]] = {}
+        self._frames = frames_of_each(report.cells)
 
     def figure(self, chart: Chart, heading: str, note: str) -> Element:
         """A chart with its title and unit.
@@ -234,9 +236,26 @@ class _PageCharts:
         plot = E.DIV(E.CLASS("plot"), place, tabindex="0")
         return E.FIGURE(*caption, plot, **{"data-file": file_name(name)})
 
+    def flames(self, table: Table, note: str) -> Iterator[Element]:
+        """What took CPU time of OSD hosts, of each row against the baseline, a click away."""
+        emulated = f" ({note.partition(':')[0]})" if note else ""
+        for flame in flames(table):
+            name = f"{flame.title}, {flame.name}"
+            drawn = self.place(flame_svg(flame, self._frames), f"{name}_stacks", caption(flame))
+            summary = E.SUMMARY(f"Flame graph, {name}{emulated}")
+            yield E.DETAILS(summary, E.DIV(E.P(E.CLASS("note"), _FLAME), drawn))
+
     def into(self, text: str) -> str:
         """The page with its charts in their places; no other comment is in it."""
         return re.sub(r"<!--chart (\d+)-->", lambda found: self._drawn[int(found[1])], text)
+
+
+_FLAME = (
+    "On-CPU stacks of OSDs and of kernel workers such as dm-crypt's, sampled by perf. A frame is as"
+    " wide as its CPU time per IO and stands on its caller. Red took more than the baseline, blue"
+    " less; grey differs by no more than so few samples would by chance. charts/*.diff.folded also"
+    " has what only the baseline ran."
+)
 
 
 def _head(report: Report) -> Element:
@@ -354,6 +373,7 @@ def _load(report: Report, table: Table, figures: _PageCharts) -> Iterator[Elemen
     of_table = figures.of_tables.get(id(table)) or charts(table)
     drawn = (figures.figure(chart, table.title, note) for chart in of_table)
     yield E.DIV(E.CLASS("charts"), *drawn)
+    yield from figures.flames(table, note)
     for grid in text_of.pair_grids(report, [table]).values():
         yield E.DETAILS(E.SUMMARY(grid.title), E.DIV(*page_tables.grid(report, grid)))
     yield page_tables.everything(report, table)
