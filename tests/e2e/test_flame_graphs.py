@@ -1,0 +1,82 @@
+"""Stacks of real OSDs with plain and secure messengers: AES-GCM is what differs, in every file."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cbt_crypto.report import build
+from cbt_crypto.report.charts.flame import per_io
+from cbt_crypto.report.figures.of_runs import total_rate
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+BENCHMARKS = {
+    "rbd_multi_client": {
+        "volumes_per_client": 2,
+        "vol_size": 128,
+        "iodepth": 8,
+        "time": 12,
+        "ramp": 2,
+        "mode": "randread",
+        "op_size": 65536,
+    }
+}
+
+
+@pytest.fixture(scope="module")
+def measured(machine_factory: Callable[[str], Any], tmp_path_factory: Any) -> Any:
+    """A campaign that samples, on a machine whose kernel lets perf do so."""
+    record = str(tmp_path_factory.mktemp("perf") / "perf.data")
+    command = ["perf", "record", "-q", "-a", "-e", "cpu-clock", "-o", record, "--", "true"]
+    if not shutil.which("perf") or subprocess.run(command, check=False).returncode:
+        pytest.skip("perf is missing, or may not sample here")
+    machine = machine_factory("flame")
+    configurations = {"Crc": {}, "Secure messenger": {"secure_messenger": {}}}
+    config = machine.write(configurations, BENCHMARKS, {"sampler": None, "stacks": {}})
+    done = machine.run(config)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return machine
+
+
+def test_each_cell_has_its_stacks_and_hosts_have_nothing_left(measured: Any) -> None:
+    for cell in measured.cells():
+        packed = (cell["directory"] / "stacks.localhost").read_bytes()
+        header, *stacks = gzip.decompress(packed).decode().splitlines()
+        assert json.loads(header)["error"] == ""
+        assert json.loads(header)["seconds"] > 14
+        assert len(stacks) > 20
+        assert not [path for path in cell["directory"].rglob("*") if "perf.data" in path.name]
+    assert measured.leftovers() == []
+
+
+def test_encryption_is_what_differs(measured: Any) -> None:
+    (diff,) = (measured.archive / "charts").glob("*.diff.folded")
+    base = own = 0
+    for line in diff.read_text().splitlines():
+        stack, of_base, of_own = line.rsplit(" ", 2)
+        if "OnWire" in stack or "libcrypto" in stack:
+            base, own = base + int(of_base), own + int(of_own)
+    assert own > 1000, "AES-GCM takes more than a microsecond for 64 KiB"
+    assert own > 5 * base
+    page = (measured.archive / "report.html").read_text()
+    assert "Flame graph, rbd_multi_client, 64 KiB, random reads, Secure messenger" in page
+    assert "[libcrypto.so" in page
+
+
+def test_samples_add_up_to_what_the_kernel_counted(measured: Any) -> None:
+    for cell in build(Path(measured.archive)).cells:
+        (run,) = cell.runs
+        (host,) = run.recorded.hosts
+        counted = host.threads["tp_osd_tp"]
+        stacks = per_io(cell.runs).stacks.items()
+        sampled = sum(ns for stack, ns in stacks if stack.startswith("ceph-osd;tp_osd_tp"))
+        seconds = sampled * total_rate(run, "iops") / 1e9
+        assert seconds == pytest.approx(counted.user + counted.sys, rel=0.3)
