@@ -113,7 +113,7 @@ def stacks(
     remote: Remote, hosts: Sequence[str], run_dir: str, profile: Optional[Mapping[str, object]]
 ) -> Iterator[None]:
     """`hosts` sample stacks while the block runs, if asked, and then fold them. HostError."""
-    if profile is None:
+    if profile is None or not hosts:
         yield
         return
     pid_file = f"{run_dir}/.stacks.pid"

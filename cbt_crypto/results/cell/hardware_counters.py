@@ -368,7 +368,7 @@ def _rate(event: str, parts: Sequence[Counted], low: float, high: float) -> Opti
 
 
 #: What `hosts.stacks_on_host` writes has less of each; a stack has a hundred frames at most.
-_STACKS_BYTES, _MOST_STACKS, _MOST_FRAMES = 16 << 20, 4000, 128
+_STACKS_BYTES, _MOST_STACKS, _MOST_FRAMES, _LONGEST_FRAME = 16 << 20, 4000, 128, 128
 #: The seconds of a campaign's longest cells, and samples of one by all CPUs.
 _LAST_SECOND, _MOST_A_SECOND = 10 * 86_400, 1e7
 _IN_SECOND = re.compile(rb"(\d{1,6}):(\d{1,8})")
@@ -403,7 +403,8 @@ def read_stacks(path: Path, window: Window, offset_s: float) -> StackSamples:
         name, _, counts = line.partition(b"\t")
         if number >= _MOST_STACKS or name.count(b";") > _MOST_FRAMES:
             raise Malformed("has more stacks or frames than are written")
-        stack = one_line(name.decode("utf-8", "replace"))
+        frames = one_line(name.decode("utf-8", "replace")).split(";")
+        stack = ";".join(frame[:_LONGEST_FRAME] for frame in frames)
         count = samples.get(stack, 0.0) + sum(
             int(found[2]) * max(0.0, min(int(found[1]) + 1, end) - max(int(found[1]), start))
             for found in map(_IN_SECOND.fullmatch, counts.split())

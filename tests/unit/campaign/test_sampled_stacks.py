@@ -124,3 +124,10 @@ def test_it_ends_with_the_folder_and_when_what_is_measured_fails(
 def test_nothing_runs_that_nobody_asked_for(run_dir: Path, remote: Remote) -> None:
     with samplers.stacks(remote, ["localhost"], str(run_dir), None):
         assert list(run_dir.iterdir()) == []
+
+
+def test_a_campaign_of_drives_has_no_osds_to_sample(
+    run_dir: Path, remote: Remote, profile: Any
+) -> None:
+    with samplers.stacks(remote, [], str(run_dir), profile()):
+        assert list(run_dir.iterdir()) == []

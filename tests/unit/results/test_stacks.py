@@ -71,6 +71,11 @@ def test_what_is_no_count_is_none_and_names_are_shown_safely(tmp_path: Path) -> 
     assert read.samples == {"a\ufffd[31m;b\ufffd": 1.0, "": 2.0}
 
 
+def test_a_long_name_is_cut(tmp_path: Path) -> None:
+    read = read_stacks(written(tmp_path / "stacks", [f"a;{'b' * 500_000}\t4:1"]), WINDOW, 2.0)
+    assert read.samples == {f"a;{'b' * 128}": 1.0}
+
+
 def test_a_bomb_is_not_unpacked(tmp_path: Path) -> None:
     bomb = gzip.compress(f"{json.dumps(HEADER)}\n".encode() + (b"a\t4:1\n" * (3 << 20)))
     (tmp_path / "stacks").write_bytes(bomb)
