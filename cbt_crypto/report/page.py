@@ -181,7 +181,7 @@ def page(
     It reloads itself after `reload_s` seconds. `of_tables` are charts of tables, where known.
     """
     figures = _PageCharts(report)
-    figures.of_tables.update(zip(map(id, report.tables), of_tables))
+    figures.of_tables.update(zip((table.title for table in report.tables), of_tables))
     body = E.BODY(
         E.A("Skip to the tables", E.CLASS("skip"), href="#main"),
         html.HtmlComment("chart 0"),
@@ -215,7 +215,7 @@ class _PageCharts:
     def __init__(self, report: Report) -> None:
         self._drawn = [f'<svg width="0" height="0" class="patterns">{draw.hatches()}</svg>']
         self._inks = inks(report)
-        self.of_tables: dict[int, Iterable[Chart]] = {}
+        self.of_tables: dict[str, Iterable[Chart]] = {}
         self._frames = frames_of_each(report.cells)
 
     def figure(self, chart: Chart, heading: str, note: str) -> Element:
@@ -370,7 +370,7 @@ def _load(report: Report, table: Table, figures: _PageCharts) -> Iterator[Elemen
     yield from page_tables.bases(table)
     yield from page_tables.why(report, table)
     yield from page_tables.warnings(table)
-    of_table = figures.of_tables.get(id(table)) or charts(table)
+    of_table = figures.of_tables.get(table.title) or charts(table)
     drawn = (figures.figure(chart, table.title, note) for chart in of_table)
     yield E.DIV(E.CLASS("charts"), *drawn)
     yield from figures.flames(table, note)
