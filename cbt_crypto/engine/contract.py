@@ -33,19 +33,16 @@ class Settings(Protocol):
     @property
     def cluster(self) -> MutableMapping[str, object]:
         """The `cluster` section; whoever goes on with another campaign may change it."""
-        ...
 
     @property
     def monitoring_profiles(self) -> MutableMapping[str, object]:
         """The `monitoring_profiles` section: name of a profile -> its options, as CBT has them."""
-        ...
 
     def initialize(self, ctx: argparse.Namespace) -> None:
         """Read `ctx.config_file`; note it in `ctx.archive`. Raises RunError."""
 
     def getnodes(self, *roles: str) -> str:
         """The hosts of these roles, each once: `user@a,user@b`."""
-        ...
 
 
 class Monitoring(Protocol):
@@ -62,7 +59,6 @@ class Monitoring(Protocol):
 
         The first `lead_s` seconds of the block need no samples.
         """
-        ...
 
 
 class Cluster(Protocol):
@@ -74,37 +70,30 @@ class Cluster(Protocol):
     @property
     def config(self) -> Section:
         """The section that it was made from."""
-        ...
 
     @property
     def tmp_dir(self) -> str:
         """What the run directories of benchmarks are below."""
-        ...
 
     @property
     def tmp_conf(self) -> str:
         """The path of ceph.conf, the same on every host."""
-        ...
 
     @property
     def conf_text(self) -> str:
         """What was deployed as ceph.conf; empty before that."""
-        ...
 
     @property
     def ceph_cmd(self) -> str:
         """The `ceph` that works on it."""
-        ...
 
     @property
     def rbd_cmd(self) -> str:
         """The `rbd` that works on it."""
-        ...
 
     @property
     def up_from(self) -> Mapping[int, int]:
         """OSD -> epoch of the OSD map since which it is up, as `check_health` last found it."""
-        ...
 
     @property
     def placed(self) -> Mapping[str, Collection[int]]:
@@ -112,7 +101,6 @@ class Cluster(Protocol):
 
         As `check_health` last found it.
         """
-        ...
 
     def initialize(self) -> None:
         """Tear down what is there, and deploy anew, until every OSD is up. Raises RunError."""
@@ -149,12 +137,10 @@ class Benchmark(Protocol):
     @property
     def archive_dir(self) -> str:
         """Its directory in the archive."""
-        ...
 
     @property
     def run_dir(self) -> str:
         """Its directory on every node."""
-        ...
 
     def initialize(self) -> None:
         """Make both; note the config."""
@@ -249,12 +235,10 @@ class CellBenchmark(Protocol):
     @property
     def cluster(self) -> Cluster:
         """What it works on."""
-        ...
 
     @property
     def run_dir(self) -> str:
         """Its directory on every node."""
-        ...
 
     def fill(self, volumes: Sequence[Volume]) -> None:
         """Make and fill the volumes that are not there yet."""
@@ -264,7 +248,6 @@ class CellBenchmark(Protocol):
 
     def looks_before(self) -> Looks:
         """What else hosts do and say, in the call that proves what is before `run`."""
-        ...
 
     def run(self) -> None:
         """Measure the cell: from its ramp to the last client process. Raises RunError."""

@@ -37,11 +37,9 @@ class Handle(Protocol):
     @property
     def timed_out(self) -> bool:
         """Whether `communicate` ended it."""
-        ...
 
     def communicate(self, timeout: Optional[float] = None) -> tuple[str, str]:
         """Wait; (stdout, stderr) of all hosts, each line as `host: text`."""
-        ...
 
 
 class Execution(Protocol):
@@ -49,7 +47,6 @@ class Execution(Protocol):
 
     def pdsh_each(self, commands: Mapping[str, str]) -> Handle:
         """Run shell text of its own on each `user@host`, all at once."""
-        ...
 
     def sync_files(self, remote: str, local: str) -> None:
         """Bring the contents of a directory from every node: `a` as `a.host` into `local`."""

@@ -23,7 +23,6 @@ class Runs(Protocol):
         self, scripts: HostScripts, what: str, timeout: Optional[float] = None
     ) -> dict[str, str]:
         """Run the scripts on their hosts; what each printed. Raises HostError."""
-        ...
 
 
 class Target(Protocol):
@@ -35,46 +34,38 @@ class Target(Protocol):
     @property
     def cluster(self) -> Cluster:
         """The engine's: whatever the target is, its directories are on the hosts."""
-        ...
 
     @property
     def site(self) -> Site:
         """Where it is, as far as is known by now."""
-        ...
 
     @property
     def variant(self) -> Variant:
         """The values of the section's lists that are in force."""
-        ...
 
     @property
     def conf_text(self) -> str:
         """The ceph.conf that was deployed; empty when none was."""
-        ...
 
     @property
     def deployment(self) -> Optional[str]:
         """What names the deployment, of a target that is never built; else None."""
-        ...
 
     @property
     def can_be_rebuilt(self) -> bool:
         """Whether it can be made anew when it is no longer trusted."""
-        ...
 
     def begin(self, stacks: Mapping[str, Stack]) -> None:
         """Learn each configuration's stack, its options decided. Touches nothing."""
 
     def transition(self, step: Deploy) -> Transition:
         """What a step takes from what is in force; cells that were passed over change that."""
-        ...
 
     def change_to(self, step: Deploy, how: Transition) -> None:
         """Bring it into the step's configuration. Raises RunError."""
 
     def measure_on(self, scenario: Scenario) -> Site:
         """Where a cell of this scenario is measured, as the target is now."""
-        ...
 
     def check_health(self) -> None:
         """Wait until it is fit to be measured. Raises RunError."""
