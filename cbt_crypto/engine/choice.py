@@ -43,14 +43,11 @@ def embedded() -> Engine:
 def check_same_engine(archive: Path, engine: Engine) -> None:
     """Raise UsageError when the archive's cells were measured with another engine."""
     noted = (read_json(archive / "results" / "environment.json") or {}).get("engine")
-    if isinstance(noted, dict) and (noted.get("name"), noted.get("commit")) != (
-        engine.name,
-        engine.commit,
-    ):
+    this: dict[str, object] = {"name": engine.name, "commit": engine.commit}
+    if isinstance(noted, dict) and this != {key: noted.get(key) for key in this}:
         raise UsageError(
-            f"{archive}: was measured with {_shown(noted)}, and this is "
-            f"{_shown({'name': engine.name, 'commit': engine.commit})}; use that one, or name a "
-            "new directory with -a"
+            f"{archive}: was measured with {_shown(noted)}, and this is {_shown(this)}; use that "
+            "one, or name a new directory with -a"
         )
 
 

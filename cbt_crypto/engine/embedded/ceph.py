@@ -21,16 +21,7 @@ from cbt_crypto.cluster_overlays.stack import BoundStack, Stack
 from cbt_crypto.engine.contract import Section
 from cbt_crypto.engine.embedded import admin_session, common, daemons
 from cbt_crypto.engine.embedded.admin_session import Step
-from cbt_crypto.engine.embedded.daemons import (
-    Daemons,
-    KeyForm,
-    base_options,
-    file_size,
-    mon,
-    setting_options,
-    together,
-    without,
-)
+from cbt_crypto.engine.embedded.daemons import Daemons, KeyForm, mon, together
 from cbt_crypto.errors import HostError
 from cbt_crypto.hosts import ceph_conf, directories
 from cbt_crypto.hosts.devices import destroy, lvm_and_md, rbd_images
@@ -87,6 +78,7 @@ class Ceph:
         self.conf_text = ""
         self.remote = Remote(execution, self.tmp_dir, self.section.user)
         self._base = ceph_dir(self.section)
+        self._volume_notes = f"{self.tmp_dir}/volumes"
         self._daemons = Daemons(self.section, self.hooks.program)
         self._keys: dict[str, str] = {}
         self.epoch = 0
@@ -203,11 +195,10 @@ class Ceph:
 
     def distribute_conf(self) -> None:
         """Put ceph.conf everywhere, and the keys where they are needed; mode 0600."""
-        base = base_options(self.addressed(), self.fsid)
+        base = daemons.base_options(self.addressed(), self.fsid)
         of_file = ceph_conf.read(Path(self.section.conf_file)) if self.section.conf_file else {}
-        sections = ceph_conf.merged(
-            setting_options(self.section), without(of_file, base), base, self.hooks.ceph_conf()
-        )
+        chosen = daemons.setting_options(self.section), daemons.without(of_file, base)
+        sections = ceph_conf.merged(*chosen, base, self.hooks.ceph_conf())
         self.conf_text = ceph_conf.render(sections)
         with tempfile.TemporaryDirectory(prefix=prefix("conf")) as staging:
             self._copy(staging, "ceph.conf", self.conf_text, self.site.hosts)
@@ -387,7 +378,7 @@ class Ceph:
         return scripts
 
     def _file_script(self, osd: Osd) -> str:
-        size = f"{file_size(self.section) >> 20}M"
+        size = f"{daemons.file_size(self.section) >> 20}M"
         file = f"truncate -s {size} {quote(osd.device)}\nmkdir -p {quote(osd.data_dir)}"
         return f"{file}\nuuid={uuid.uuid4()}\n{self._mkfs(osd)}"
 
@@ -415,10 +406,6 @@ class Ceph:
         """Shell text that claims a host's devices: from then on a killed run can be cleared."""
         devices = self.site.devices_of(host)
         return destroy.claim(self.tmp_dir, devices, self.site.discard) if devices else ""
-
-    @property
-    def _volume_notes(self) -> str:
-        return f"{self.tmp_dir}/volumes"
 
     def volumes(self) -> HostScripts:
         """A volume for each OSD, where several share a device."""

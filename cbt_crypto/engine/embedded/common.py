@@ -259,7 +259,10 @@ def pdsh_each(commands: Mapping[str, str], continue_if_error: bool = True) -> Ha
         handle.start("@pdsh", _pdsh_argv(remote, str(handle.path("%h", ""))))
     elif remote:
         for node in remote:
-            handle.start(_host(node), _ssh_argv(node))
+            host = shlex.quote(_host(node))
+            command = f"exec env CBT_HOST={host} sh -c {shlex.quote(_READ_SCRIPT)}"
+            limited = ["sh", "-c", f'{_LIMIT}; exec "$@"', "sh"]
+            handle.start(_host(node), [*limited, *_ssh(node), command])
     return handle
 
 
@@ -279,11 +282,6 @@ def _pdsh_argv(nodes: Sequence[str], files: str) -> list[str]:
     ]  # fmt: skip
 
 
-def _ssh_argv(node: str) -> list[str]:
-    command = f"exec env CBT_HOST={shlex.quote(_host(node))} sh -c {shlex.quote(_READ_SCRIPT)}"
-    return ["sh", "-c", f'{_LIMIT}; exec "$@"', "sh", *_ssh(node), command]
-
-
 def _ssh(node: str) -> list[str]:
     user, _, host = node.rpartition("@")
     return ["ssh", "-x", *_ssh_arguments(), *(["-l", user] if user else []), host, "--"]
@@ -298,7 +296,9 @@ def pdcp(nodes: str, flags: Optional[str], local: str, remote: str) -> Handle:
         handle.start("@cp", ["cp", *_cp_flags(flags), "-T", "--", local, remote])
     if there and fan_out() == "pdsh":
         by_ssh = {"PDSH_RCMD_TYPE": "ssh", "PDSH_SSH_ARGS_APPEND": " ".join(_ssh_arguments())}
-        handle.start("@pdcp", _copy_argv("pdcp", there, flags, local, remote), by_ssh)
+        fanout = str(min(len(there), MAX_FANOUT))
+        options = ["-f", fanout, *shlex.split(flags or ""), "-p", "-w", ",".join(there)]
+        handle.start("@pdcp", ["pdcp", *options, local, remote], by_ssh)
     elif there:
         for node in there:
             scp = ["scp", "-q", *_cp_flags(flags), *_ssh_arguments(), local, f"{node}:{remote}"]
@@ -317,23 +317,11 @@ def rpdcp(nodes: str, flags: Optional[str], remote: str, local: str) -> Handle:
         handle.start(f"@cp.{host}", ["cp", *_cp_flags(flags), "-T", "--", remote, target])
     if there:
         # pdsh's own way back writes where, and what, the host says.
-        orders = [
-            fetch.order(
-                _host(node), _ssh(node), remote, os.path.join(local, f"{name}.{_host(node)}")
-            )
-            for node in there
-        ]
+        targets = {node: os.path.join(local, f"{name}.{_host(node)}") for node in there}
+        orders = [fetch.order(_host(n), _ssh(n), remote, target) for n, target in targets.items()]
         handle.path("@fetch", SCRIPT).write_text(json.dumps(orders), encoding="utf-8")
         handle.start("@fetch", fetch.program())
     return handle
-
-
-def _copy_argv(
-    program: str, nodes: Sequence[str], flags: Optional[str], source: str, target: str
-) -> list[str]:
-    fanout = str(min(len(nodes), MAX_FANOUT))
-    options = [*shlex.split(flags or ""), "-p"]
-    return [program, "-f", fanout, *options, "-w", ",".join(nodes), source, target]
 
 
 def _cp_flags(flags: Optional[str]) -> list[str]:

@@ -24,7 +24,8 @@ def initialize(ctx: argparse.Namespace) -> None:
     Uses `ctx.archive`, and `ctx.conf` for a ceph.conf that replaces the file's `conf_file`.
     """
     document = yaml.safe_load(Path(ctx.config_file).read_text(encoding="utf-8"))
-    for name, section in _sections().items():
+    for name in ("cluster", "benchmarks", "client_endpoints", "monitoring_profiles", "common"):
+        section: dict[str, Any] = globals()[name]
         section.clear()
         section.update(document.get(name) or {})
     if of_cbt.is_of_cbt(document):
@@ -37,16 +38,6 @@ def initialize(ctx: argparse.Namespace) -> None:
     results.mkdir(parents=True, exist_ok=True)
     with (results / "cbt_config.yaml").open("w", encoding="utf-8") as file:
         yaml.safe_dump(document_without(document), file, sort_keys=False, allow_unicode=True)
-
-
-def _sections() -> dict[str, dict[str, Any]]:
-    return {
-        "cluster": cluster,
-        "benchmarks": benchmarks,
-        "client_endpoints": client_endpoints,
-        "monitoring_profiles": monitoring_profiles,
-        "common": common,
-    }
 
 
 def getnodes(*roles: str) -> str:

@@ -33,8 +33,6 @@ from cbt_crypto.hosts.secret import options_without
 _OUTPUT = re.compile(r"output(?:\.\d+)?\.(?!\d+_).+")
 #: In fio's output, a JSON document whose braces stand alone on their lines.
 _BEGIN, _END = re.compile(r"^\{$", re.MULTILINE), re.compile(r"^\}$\n?", re.MULTILINE)
-
-
 #: What a cell has beside the output of its benchmark.
 _ALWAYS = ("benchmark_config.yaml", "ceph_settings", "historic_ops", "collectl", "perf")
 #: Seconds that a script before a cell may take.
@@ -50,10 +48,10 @@ class NativeBenchmark:
     #: Nobody: how upstream starts its clients is its own.
     tell: Optional[Callable[[LiveFigures], None]] = None
 
-    def __init__(
-        self, modules: Modules, common: Common, cluster: UpstreamCeph, scenario: OfUpstream,
-        work: CellWork,
-    ) -> None:  # fmt: skip
+    def __init__(self, modules: Modules, common: Common, work: CellWork) -> None:
+        scenario, cluster = work.scenario, work.cluster
+        assert isinstance(scenario, OfUpstream)
+        assert isinstance(cluster, UpstreamCeph)
         self._common = common
         self.scenario = scenario
         self.site = work.site
@@ -237,13 +235,6 @@ def mask(directory: Path) -> None:
 def _without_prints() -> contextlib.AbstractContextManager[Any]:
     """Upstream prints lists of hosts where a campaign prints its progress."""
     return contextlib.redirect_stdout(io.StringIO())
-
-
-def native(modules: Modules, common: Common, work: CellWork) -> NativeBenchmark:
-    """What runs a cell of a scenario that is upstream's."""
-    assert isinstance(work.scenario, OfUpstream)
-    assert isinstance(work.cluster, UpstreamCeph)
-    return NativeBenchmark(modules, common, work.cluster, work.scenario, work)
 
 
 #: Seconds that collectl may take to write its first sample; upstream does not wait for it.

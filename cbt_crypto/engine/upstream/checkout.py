@@ -221,20 +221,14 @@ def import_checkout(path: Path) -> Modules:
         sys.path.insert(0, str(path))
     # A checkout is not ours to write into, and that includes caches.
     sys.dont_write_bytecode = True
-    return Modules(
-        path=path,
-        settings=_imported(path, "settings"),
-        common=_imported(path, "common"),
-        monitoring=_monitoring(path),
-        Ceph=_imported(path, "cluster.ceph").Ceph,
-    )
-
-
-def _monitoring(path: Path) -> Any:
-    """What has `start`, `stop` and `monitor`: the module, or the factory of the later package."""
+    settings, common, ceph = (_imported(path, n) for n in ("settings", "common", "cluster.ceph"))
+    # What has `start`, `stop` and `monitor`: the module, or the factory of the later package.
+    monitoring: Any = None
     if (path / "monitoring.py").is_file():
-        return _imported(path, "monitoring")
-    return _imported(path, "monitoring.monitoring_factory").MonitoringFactory
+        monitoring = _imported(path, "monitoring")
+    else:
+        monitoring = _imported(path, "monitoring.monitoring_factory").MonitoringFactory
+    return Modules(path, settings, common, monitoring, ceph.Ceph)
 
 
 def missing_library(path: Path, name: str) -> Optional[str]:
@@ -284,13 +278,10 @@ def failures_named(what: str) -> Iterator[None]:
     except CampaignError:
         raise
     except (Exception, SystemExit) as error:
-        raise RunError(f"upstream CBT: {what}: {_sentence(error)}") from error
-
-
-def _sentence(error: BaseException) -> str:
-    """The last lines of what it says: a failed command's output comes at the end."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return masked("; ".join(lines))[-_LONGEST:] or type(error).__name__
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        # A failed command's output comes at the end.
+        said = masked("; ".join(lines))[-_LONGEST:] or type(error).__name__
+        raise RunError(f"upstream CBT: {what}: {said}") from error
 
 
 def sections(

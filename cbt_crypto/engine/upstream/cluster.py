@@ -13,7 +13,7 @@ import pwd
 import shlex
 import socket
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Optional
 
 from typing_extensions import override
@@ -21,16 +21,8 @@ from typing_extensions import override
 from cbt_crypto.cluster_overlays.stack import BoundStack
 from cbt_crypto.engine.contract import Section
 from cbt_crypto.engine.embedded.ceph import Ceph, ExistingCeph
-from cbt_crypto.engine.upstream import execution
-from cbt_crypto.engine.upstream.checkout import (
-    BENCHMARKS,
-    Modules,
-    Settings,
-    failures_named,
-    for_upstream,
-    sections,
-    write_one_pid,
-)
+from cbt_crypto.engine.upstream import checkout, execution
+from cbt_crypto.engine.upstream.checkout import Modules, Settings, sections
 from cbt_crypto.engine.upstream.execution import Common
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts import ceph_conf
@@ -86,7 +78,7 @@ class UpstreamCeph:
         self._settings = settings
         self._kind = modules.Ceph
         self.theirs = modules.Ceph(
-            {**config, **for_upstream(self.section), **self._of_this_place()}
+            {**config, **checkout.for_upstream(self.section), **self._of_this_place()}
         )
         self.own = self._own(self.section.model_dump(exclude_unset=True), hooks, common)
         self.remote = self.own.remote
@@ -163,7 +155,7 @@ class UpstreamCeph:
         self.make_mons()
         self.start_mgrs()
         self.make_osds()
-        with failures_named("make the profiles of pools"):
+        with checkout.failures_named("make the profiles of pools"):
             self.theirs.make_profiles()
         self.start_mdss()
         self.own.run(self.hooks.after_osds(), "finish the deployment")
@@ -187,7 +179,7 @@ class UpstreamCeph:
             self.hooks.wrap_client,
             self.hooks.osd_device,
         )
-        one_pid = write_one_pid(f"{self.base}/run")
+        one_pid = checkout.write_one_pid(f"{self.base}/run")
         self.own.run(
             {host: f"{text}\n{one_pid}" for host, text in scripts.items()},
             "write the programs that upstream starts",
@@ -227,10 +219,9 @@ class UpstreamCeph:
         self.own.run(stop, "stop the daemons")
         self.write_programs()
         self.distribute_conf()
-        self.own.run(self._start_scripts("mon"), "start the monitors")
-        self.own.run(self._start_scripts("mgr"), "start the managers")
-        self.own.run(self._start_scripts("osd"), "start the OSDs")
-        self.own.run(self._start_scripts("mds"), "start the MDSs")
+        kinds = {"mon": "monitors", "mgr": "managers", "osd": "OSDs", "mds": "MDSs"}
+        for kind, what in kinds.items():
+            self.own.run(self._start_scripts(kind), f"start the {what}")
         self.own.ask([self.own.all_osds()])
         self.own.run(self.hooks.after_osds(), "finish the restart")
 
@@ -238,16 +229,10 @@ class UpstreamCeph:
         """The commands with which upstream started them: it has no restart."""
         where, conf = execution.directory(self.base), quote(self.tmp_conf)
         keyring = quote(f"{self.base}/client.admin/keyring")
-        if kind == "osd":
-            return {
-                host: "\n".join(
-                    f"$SUDO {where}/ceph-osd -c {conf} -i {osd.id}"
-                    for osd in self.site.osds_of(host)
-                )
-                for host in self.site.osd_hosts
-            }
         section: Any = self.section
-        daemons = {"mon": section.mons, "mgr": section.mgrs, "mds": self._mdss}[kind]
+        site = self.site
+        osds = {host: [str(osd.id) for osd in site.osds_of(host)] for host in site.osd_hosts}
+        daemons = {"mon": section.mons, "mgr": section.mgrs, "osd": osds, "mds": self._mdss}[kind]
         keys = f" --keyring={keyring}" if kind == "mon" else ""
         return {
             host: "\n".join(
@@ -275,7 +260,7 @@ class UpstreamCeph:
         with tempfile.NamedTemporaryFile("w", prefix="cbt-crypto-", suffix=".conf") as file:
             file.write(self.conf_text)
             file.flush()
-            with failures_named("copy ceph.conf"):
+            with checkout.failures_named("copy ceph.conf"):
                 self._common.pdcp(nodes, "", file.name, self.tmp_conf).communicate()
 
     def get_mon_hosts(self) -> dict[str, dict[str, str]]:
@@ -308,23 +293,17 @@ class UpstreamCeph:
         """Make and start the monitors. Raises HostError when none answers."""
         # Upstream brings the keys to the machine that runs it, in the same place.
         make_own(f"{self.base}/client.admin", self.section.user)
-        with failures_named("make the monitors"):
-            self._kind.make_mons(self.theirs)
-        self._nothing_failed("make the monitors")
+        self._step("make the monitors", self._kind.make_mons)
         self.own.ask(self.own.quiet())
 
     def start_mgrs(self) -> None:
         """Start the managers, by upstream's own step. Raises RunError."""
-        with failures_named("start the managers"):
-            self._kind.start_mgrs(self.theirs)
-        self._nothing_failed("start the managers")
+        self._step("start the managers", self._kind.start_mgrs)
 
     def start_mdss(self) -> None:
         """Start the MDSs, by upstream's own step, where an endpoint is CephFS. Raises RunError."""
         if self._mdss:
-            with failures_named("start the MDSs"):
-                self._kind.start_mds(self.theirs)
-            self._nothing_failed("start the MDSs")
+            self._step("start the MDSs", self._kind.start_mds)
 
     @property
     def _mdss(self) -> Mapping[str, Mapping[str, Any]]:
@@ -339,9 +318,8 @@ class UpstreamCeph:
 
     def make_osds(self) -> None:
         """Make and start the OSDs, and wait until they are up."""
-        with failures_named("make the OSDs"), self._settings_of_this_place():
-            self._kind.make_osds(self.theirs)
-        self._nothing_failed("make the OSDs")
+        with self._settings_of_this_place():
+            self._step("make the OSDs", self._kind.make_osds)
         self.own.ask([self.own.all_osds()])
 
     def _of_this_place(self) -> dict[str, Any]:
@@ -402,7 +380,7 @@ class UpstreamCeph:
         """Make a pool; nothing when the campaign has it already."""
         if name in self.own.pools:
             return
-        with failures_named(f"make the pool {name}"):
+        with checkout.failures_named(f"make the pool {name}"):
             self._kind.mkpool(self.theirs, name, profile, application, base_name)
         pool = self.section.pool_profiles.get(profile)
         if pool is not None and (min_size := pool.min_size) is not None:
@@ -414,7 +392,7 @@ class UpstreamCeph:
         """Remove a pool, and the note that we made it. Raises RunError."""
         if self._serves_files:
             self._remove_files(name)
-        with failures_named(f"remove the pool {name}"):
+        with checkout.failures_named(f"remove the pool {name}"):
             self._kind.rmpool(self.theirs, name, profile)
         self.own.pools.discard(name)
 
@@ -447,7 +425,9 @@ class UpstreamCeph:
             self.own.run({host: notes for host in self.site.hosts}, "see what upstream ignored")
         )
 
-    def _nothing_failed(self, what: str) -> None:
+    def _step(self, what: str, take: Callable[[Any], None]) -> None:
+        with checkout.failures_named(what):
+            take(self.theirs)
         failed = [ending for ending in self.endings() if ending.status != 0]
         if failed:
             raise RunError(f"{what}: {failed[0].sentence()}")
@@ -475,7 +455,7 @@ class ExistingUpstreamCeph(UpstreamCeph):
     def shutdown(self) -> None:
         """Remove the pools that were made for this archive, too."""
         super().shutdown()
-        makes_pools = any(name in BENCHMARKS for name in self._settings.benchmarks)
+        makes_pools = any(name in checkout.BENCHMARKS for name in self._settings.benchmarks)
         for name, made_for in self._pools().items() if makes_pools else ():
             if self._made_for in made_for:
                 super().rmpool(name, "")

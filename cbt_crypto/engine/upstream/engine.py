@@ -10,7 +10,7 @@ from cbt_crypto.cluster_overlays.ceph_build import CephBuild
 from cbt_crypto.cluster_overlays.pools import Pools
 from cbt_crypto.engine.contract import Engine
 from cbt_crypto.engine.embedded.benchmark import Benchmark
-from cbt_crypto.engine.upstream.cell import Monitoring, native
+from cbt_crypto.engine.upstream.cell import Monitoring, NativeBenchmark
 from cbt_crypto.engine.upstream.checkout import (
     BENCHMARKS,
     Checkout,
@@ -145,7 +145,7 @@ def upstream(checkout: Checkout) -> Engine:
         ExistingCeph=partial(ExistingUpstreamCeph, modules, common, settings),
         Benchmark=partial(Benchmark, execution=common),
         checkout=checkout.path,
-        native=partial(native, modules, common),
+        native=partial(NativeBenchmark, modules, common),
         problems=lambda campaign: problems(campaign, common, modules),
         requirements=requirements,
     )

@@ -26,6 +26,8 @@ from cbt_crypto.hosts.secret import masked
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
 from cbt_crypto.units import whole
 
+quote = shlex.quote
+
 #: Linux allows 128 KiB for one argument of a program, and quotes and pdsh add to ours.
 _ARGUMENT_BYTES = 60_000
 
@@ -144,7 +146,7 @@ class Common:
         for node, text in commands.items():
             host = node.rpartition("@")[2]
             command_text = text if len(text.encode()) < _ARGUMENT_BYTES else packed(text)
-            command = f"exec env CBT_HOST={host} sh -c {shlex.quote(command_text)}"
+            command = f"exec env CBT_HOST={host} sh -c {quote(command_text)}"
             try:
                 handles[host] = self._module.pdsh(node, command)
             except OSError as error:
@@ -249,30 +251,26 @@ def install(
     """Shell text for every host that writes them below `base`; an OSD is made on `device`."""
     daemons = {"ceph-mon": names.mon, "ceph-mgr": names.mgr, "ceph-mds": names.mds}
     mounting = {
-        "ceph-fuse": _mounting("fuse_namespace", f'{_word(names.fuse)} "$@"', "ceph-fuse"),
+        "ceph-fuse": _mounting("fuse_namespace", f'{quote(names.fuse)} "$@"', "ceph-fuse"),
         "mount.ceph": _mounting("kernel_namespace", _kernel_mount(site, names.mount), "mount.ceph"),
     }
     scripts = {}
     for host in site.hosts:
-        files = {name: _noting(f'{_word(real)} "$@"', name) for name, real in names.plain.items()}
+        files = {name: _noting(f'{quote(real)} "$@"', name) for name, real in names.plain.items()}
         files.update({name: _daemon(real, name) for name, real in daemons.items()})
         files.update(mounting)
         for name, real in names.clients.items():
-            files[name] = _noting(wrap_client(host, f'{_word(real)} "$@"'), name, always=True)
+            files[name] = _noting(wrap_client(host, f'{quote(real)} "$@"'), name, always=True)
         files["ceph-osd"] = _osd(site, site.osds_of(host), names.osd, wrap_osd, device)
         scripts[host] = _write(base, {n: _head(site, host, base) + t for n, t in files.items()})
     return scripts
 
 
-def _word(program: str) -> str:
-    return shlex.quote(program)
-
-
 def _head(site: Site, host: str, base: str) -> str:
     return (
         "#!/bin/sh\n"
-        f"export CBT_HOST={host} CEPH_CONF={shlex.quote(site.conf)}\n"
-        f"base={shlex.quote(base)}\n{preamble(site.tmp_dir)}\n"
+        f"export CBT_HOST={host} CEPH_CONF={quote(site.conf)}\n"
+        f"base={quote(base)}\n{preamble(site.tmp_dir)}\n"
     )
 
 
@@ -289,12 +287,12 @@ def _mounting(namespace: str, command: str, name: str) -> str:
 def _kernel_mount(site: Site, program: str) -> str:
     """Upstream's own names the monitors in a form that mount.ceph does not know, and no mode."""
     options = f"name={site.client_id},mds_namespace=$fs,ms_mode=$(kernel_mode),conf=$CEPH_CONF"
-    return f'{_word(program)} :/ "$2" -o "{options}"'
+    return f'{quote(program)} :/ "$2" -o "{options}"'
 
 
 def _daemon(program: str, name: str) -> str:
     """A daemon's own words go to a log, and the end of them into the note of a bad end."""
-    started = _noted_daemon(f'{_word(program)} "$@"', name)
+    started = _noted_daemon(f'{quote(program)} "$@"', name)
     return f"log=$base/log/{name}.out\ncd /\n{started}"
 
 
@@ -314,11 +312,11 @@ def _osd(
     proofs, cases = [], []
     for osd in osds:
         if not osd.is_file:
-            proofs.append(f'*" -i {osd.id} "*) device={_word(device(osd))} ;;')
-        command = f"{_word(program)} -c {_word(site.conf)} -i {osd.id} --pid-file={osd.pid_file}"
+            proofs.append(f'*" -i {osd.id} "*) device={quote(device(osd))} ;;')
+        command = f"{quote(program)} -c {quote(site.conf)} -i {osd.id} --pid-file={osd.pid_file}"
         start = _noted_daemon(f"{{ {wrap(osd, command)}; }}", "ceph-osd")
         cases.append(f'*" -i {osd.id} "*)\n{start};;')
-    mkfs = _noted_daemon(f'{{ ours "$@" && {_word(program)} "$@"; }}', "ceph-osd")
+    mkfs = _noted_daemon(f'{{ ours "$@" && {quote(program)} "$@"; }}', "ceph-osd")
     which = 'device=\ncase " $* " in\n' + "\n".join(proofs) + "\nesac\n"
     by_osd = f'case " $* " in\n*" --mkfs "*)\n{which}{mkfs};;\n' + "\n".join(cases) + "\nesac\n"
     return (
@@ -330,8 +328,8 @@ def _osd(
 
 
 def _write(base: str, files: Mapping[str, str]) -> str:
-    where = shlex.quote(directory(base))
-    lines = [f"mkdir -p {where} {shlex.quote(base)}/ended"]
+    where = quote(directory(base))
+    lines = [f"mkdir -p {where} {quote(base)}/ended"]
     for name, text in files.items():
         lines.append(f"cat > {where}/{name} <<'END_OF_PROGRAM'\n{text}END_OF_PROGRAM")
     return "\n".join((*lines, f"chmod 755 {where}/*"))
@@ -339,7 +337,7 @@ def _write(base: str, files: Mapping[str, str]) -> str:
 
 def read_notes(base: str) -> str:
     """Shell text that prints the notes, one a line, and removes them."""
-    where = f"{shlex.quote(base)}/ended"
+    where = f"{quote(base)}/ended"
     return f'for note in {where}/*; do [ ! -f "$note" ] || cat "$note"; done\n$SUDO rm -f {where}/*'
 
 
