@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cbt_crypto.benchmarks import upstream
 from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.benchmarks.drive import RawDevice
 from cbt_crypto.benchmarks.etcd import Etcd, Fdatasync
@@ -11,18 +12,6 @@ from cbt_crypto.benchmarks.rbd import (
     RbdMultiClient,
     RbdSingleClient,
     RbdSingleClientSync,
-)
-from cbt_crypto.benchmarks.upstream import (
-    Cosbench,
-    Elbencho,
-    Fio,
-    Getput,
-    Hsbench,
-    Kvmrbdfio,
-    Librbdfio,
-    Radosbench,
-    Rawfio,
-    Rbdfio,
 )
 
 #: Section name in the YAML file -> scenario.
@@ -37,15 +26,15 @@ SCENARIOS: dict[str, type[Scenario]] = {
         RawDevice,
         Fdatasync,
         Etcd,
-        Librbdfio,
-        Radosbench,
-        Fio,
-        Rawfio,
-        Rbdfio,
-        Kvmrbdfio,
-        Hsbench,
-        Getput,
-        Elbencho,
-        Cosbench,
+        upstream.Librbdfio,
+        upstream.Radosbench,
+        upstream.Fio,
+        upstream.Rawfio,
+        upstream.Rbdfio,
+        upstream.Kvmrbdfio,
+        upstream.Hsbench,
+        upstream.Getput,
+        upstream.Elbencho,
+        upstream.Cosbench,
     )
 }

@@ -13,15 +13,9 @@ from typing import Optional
 import click
 from rich.console import Console
 
+from cbt_crypto import command_line
 from cbt_crypto.archive.files import printable
-from cbt_crypto.command_line import (
-    archive_argument,
-    checkout_option,
-    examples,
-    say,
-    say_error,
-    say_notes,
-)
+from cbt_crypto.command_line import archive_argument, examples, say
 from cbt_crypto.engine import Engine
 from cbt_crypto.engine.choice import choose
 from cbt_crypto.errors import UsageError
@@ -49,7 +43,7 @@ from cbt_crypto.units import counted
     )
 )
 @click.argument("config_file", type=click.Path(path_type=Path), metavar="CONFIG.yaml")
-@checkout_option
+@command_line.checkout_option
 @click.option("--hosts/--no-hosts", default=True, help="Check the hosts too (the default).")
 @click.option(
     "--fix-commands", is_flag=True,
@@ -66,7 +60,7 @@ def check(
     if as_json and fix_commands:
         raise UsageError("--json and --fix-commands both print to the terminal; give one of them")
     campaign = read_campaign(config_file)
-    say_notes(config_file, campaign.notes)
+    command_line.say_notes(config_file, campaign.notes)
     cells = cells_of(campaign)
     plan(campaign)
     devices.check_distinct(campaign, cells)
@@ -102,7 +96,7 @@ def _print_table(
         say("\n".join(table.script(answers, manager, campaign.cluster.user)))
     else:
         for hint in preflight.how_to_fix(answers):
-            say_error(hint)
+            command_line.say_error(hint)
 
 
 def _remote(engine: Engine, campaign: Campaign) -> Remote:

@@ -7,16 +7,8 @@ from typing import Any, Optional
 
 import click
 
-from cbt_crypto import __version__
-from cbt_crypto.command_line import (
-    HELP_OPTIONS,
-    RunOptions,
-    SentenceCommand,
-    examples,
-    needed,
-    plan_options,
-    run_options,
-)
+from cbt_crypto import __version__, command_line
+from cbt_crypto.command_line import RunOptions, SentenceCommand, examples, run_options
 
 _STATUSES = """\
 Exit status: 0 if every cell was measured and proved; 1 if something failed midway (what was
@@ -37,7 +29,7 @@ _notify = click.option(
 
 @click.command(
     cls=SentenceCommand,
-    context_settings=HELP_OPTIONS,
+    context_settings=command_line.HELP_OPTIONS,
     help=f"Deploy, prove, measure and compare configurations.\n\n{_STATUSES}",
     epilog=examples("cbt.py --plan campaign.yaml", "cbt.py -a results/first campaign.yaml"),
 )
@@ -56,7 +48,7 @@ def cbt(*, plan_only: bool, archive: Optional[Path], **options: Any) -> None:
         return
     from cbt_crypto.launch import launch  # noqa: PLC0415
 
-    launch(RunOptions(archive=needed(archive), **options))
+    launch(RunOptions(archive=command_line.needed(archive), **options))
 
 
 @click.command(
@@ -87,7 +79,7 @@ def run(**options: Any) -> None:
         "cbt-crypto plan campaign.yaml", "cbt-crypto plan --like results/pilot campaign.yaml"
     ),
 )
-@plan_options
+@command_line.plan_options
 @_like
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 def plan(as_json: bool, **options: Any) -> None:

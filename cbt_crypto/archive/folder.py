@@ -20,23 +20,9 @@ from statistics import median
 from typing import Any, Optional
 
 from cbt_crypto import units
-from cbt_crypto.archive.documents import (
-    PLAN_LIMIT,
-    AnyDocument,
-    Environment,
-    PlanDocument,
-    PlannedCell,
-    parse_document,
-)
-from cbt_crypto.archive.files import (
-    DOCUMENT_LIMIT,
-    Malformed,
-    Problem,
-    of_system,
-    read_document,
-    read_json,
-    write_json,
-)
+from cbt_crypto.archive import documents, files
+from cbt_crypto.archive.documents import AnyDocument, Environment, PlanDocument, PlannedCell
+from cbt_crypto.archive.files import DOCUMENT_LIMIT, Malformed, Problem
 from cbt_crypto.errors import UsageError
 
 
@@ -63,7 +49,7 @@ class Folder:
             is_plain = len(pure.parts) == 1 and not path.is_symlink()
             inside = self._is_inside if is_plain else self._holds(path)
         except OSError as error:
-            raise of_system(error) from None
+            raise files.of_system(error) from None
         except RuntimeError as error:
             raise Malformed(f"cannot be read ({error})") from None
         if not inside:
@@ -99,7 +85,7 @@ class Folder:
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
-            raise Malformed(f"{self.shown or 'its directory'} {of_system(error)}") from None
+            raise Malformed(f"{self.shown or 'its directory'} {files.of_system(error)}") from None
 
     def read(self, name: str, limit: int = DOCUMENT_LIMIT) -> Optional[bytes]:
         """The content of a file; None when there is none. Raises Malformed."""
@@ -109,8 +95,8 @@ class Folder:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise of_system(error) from None
-        return read_document(path, limit, _resolved(self.root))
+            raise files.of_system(error) from None
+        return files.read_document(path, limit, _resolved(self.root))
 
     def document(
         self, name: str, kind: type[AnyDocument], limit: int = DOCUMENT_LIMIT
@@ -118,7 +104,7 @@ class Folder:
         """A JSON document; None when there is none. Raises Malformed that names the file."""
         try:
             data = self.read(name, limit)
-            return None if data is None else parse_document(kind, data)
+            return None if data is None else documents.parse_document(kind, data)
         except Malformed as error:
             raise Malformed(f"{self.label(name)} {error}") from None
 
@@ -144,7 +130,7 @@ def open_archive(root: Path) -> Archive:
         raise UsageError(f"{root}: {wrong}; name the archive of a campaign")
     folder = Folder(root)
     try:
-        plan = folder.document("results/plan.json", PlanDocument, PLAN_LIMIT)
+        plan = folder.document("results/plan.json", PlanDocument, documents.PLAN_LIMIT)
     except Malformed as error:
         raise UsageError(f"{root}: {error}") from None
     if plan is None:
@@ -238,7 +224,7 @@ def _append(path: Path, step: Mapping[str, Any]) -> None:
     """Add a step at the end of the document; one that does not end as ours do is written anew."""
     text = textwrap.indent(json.dumps(step, indent=1), "  ")
     if not _appended(path, f",\n{text}".encode() + _CLOSING):
-        write_json(path, {"steps": [*steps_of(path.parent.parent), step]})
+        files.write_json(path, {"steps": [*steps_of(path.parent.parent), step]})
 
 
 def _appended(path: Path, data: bytes) -> bool:
@@ -270,7 +256,7 @@ _NUMBERS, _MOST = ("seconds", "seconds_measured", "seconds_ramp", "mib"), 1e12
 
 def steps_of(archive: Path) -> list[dict[str, Any]]:
     """Return the steps in an archive's timeline.json whose numbers are numbers."""
-    steps = (read_json(_path(archive)) or {}).get("steps")
+    steps = (files.read_json(_path(archive)) or {}).get("steps")
     return [step for step in steps if _is_step(step)] if isinstance(steps, list) else []
 
 

@@ -13,15 +13,10 @@ from pathlib import Path
 from statistics import median, pvariance, variance
 from typing import Any, Callable, Optional
 
+from cbt_crypto.archive import folder
 from cbt_crypto.archive.documents import CellDocument, Environment
 from cbt_crypto.archive.files import Malformed
-from cbt_crypto.archive.folder import (
-    Folder,
-    beyond_the_file,
-    steps_of,
-    usual_fill_rate,
-    usual_seconds,
-)
+from cbt_crypto.archive.folder import Folder, beyond_the_file, steps_of
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.errors import UsageError
 from cbt_crypto.plan.allocation import Needed, Seen, needed, spreads_of
@@ -76,7 +71,8 @@ class Durations:
     def deploying(self) -> Mapping[Transition, float]:
         """What each way to another configuration takes."""
         usual = {
-            how: usual_seconds(self.steps, "deploy", how=how.name.lower()) for how in _CHANGE_S
+            how: folder.usual_seconds(self.steps, "deploy", how=how.name.lower())
+            for how in _CHANGE_S
         }
         return {how: _CHANGE_S[how] if s is None else s for how, s in usual.items()}
 
@@ -89,7 +85,7 @@ class Durations:
     @cached_property
     def fill_mib_per_s(self) -> float:
         """At which volumes are filled."""
-        return usual_fill_rate(self.steps) or self.filling or _PREFILL_MIB_PER_S
+        return folder.usual_fill_rate(self.steps) or self.filling or _PREFILL_MIB_PER_S
 
     def uncertainty(self, steps: Iterable[Step]) -> float:
         """Standard deviation of what all these steps take, beyond what the file says."""

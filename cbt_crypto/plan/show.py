@@ -13,18 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from cbt_crypto.cluster_overlays.base import Overlay, Transition
+from cbt_crypto.plan import order
 from cbt_crypto.plan.allocation import Allocation, Planned, advice
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file.checks import origin_of
 from cbt_crypto.plan.layout import memory_warnings
-from cbt_crypto.plan.order import (
-    deployments_of,
-    is_in_rounds,
-    load_key,
-    turns_of,
-    turns_on_each,
-    wheres,
-)
 from cbt_crypto.plan.predict import Durations, Earlier, Forecast, in_words, load_words, predict
 from cbt_crypto.plan.steps import Deploy, Measure, Plan, Prefill, Step
 from cbt_crypto.results.repetition import FEWEST_PAIRS, FEWEST_ROUNDS, FIRST, loss_seen
@@ -89,7 +82,7 @@ def _allocation(plan: Plan, earlier: Earlier) -> Iterator[str]:
     if plan.campaign.groups:
         cells = [cell for cell in plan.cells if cell.iteration == 0]
         seconds = round(sum(cell.scenario.measured_s for cell in cells) / max(len(cells), 1))
-        allocation = Allocation(turns_of(section), seconds)
+        allocation = Allocation(order.turns_of(section), seconds)
         named = None if _until_known(plan) else section.iterations
         planned = Planned(
             cells=len(cells),
@@ -132,7 +125,9 @@ def _rows(plan: Plan, durations: Durations) -> Iterator[tuple[int, tuple[str, st
 
 def _rounds(plan: Plan) -> Iterator[tuple[int, list[Step]]]:
     campaign = plan.campaign
-    in_turns = campaign.cluster.order == "interleaved" or campaign.groups or is_in_rounds(campaign)
+    in_turns = (
+        campaign.cluster.order == "interleaved" or campaign.groups or order.is_in_rounds(campaign)
+    )
     of_round: list[Step] = []
     current = 0
     changes: list[Step] = []
@@ -210,10 +205,11 @@ def _most(plan: Plan) -> str:
 def _buys(plan: Plan, earlier: Optional[Earlier]) -> Iterator[str]:
     section, campaign = plan.campaign.cluster, plan.campaign
     is_one_cluster = "never" in (origin_of(section).rebuild, section.rebuild)
-    in_rounds = is_in_rounds(campaign)
+    in_rounds = order.is_in_rounds(campaign)
     if campaign.groups:
         rounds = section.iterations
-        what = f"Side by side: {turns_of(section)} turns of each configuration on each deployment"
+        turns = order.turns_of(section)
+        what = f"Side by side: {turns} turns of each configuration on each deployment"
     elif section.order == "interleaved" or (in_rounds and is_one_cluster):
         yield _of_turns(plan)
         return
@@ -231,9 +227,9 @@ def _buys(plan: Plan, earlier: Optional[Earlier]) -> Iterator[str]:
     if not _comparisons(plan):
         yield "Nothing is compared with the baseline, so there is no verdict."
     elif until := _until_known(plan):
-        most = max((deployments_of(section, cell.scenario) for cell in plan.cells), default=1)
+        most = max((order.deployments_of(section, cell.scenario) for cell in plan.cells), default=1)
         yield f"{what}, from {FIRST} to {most if campaign.groups else rounds}, {until}"
-    elif campaign.groups and turns_of(section) == 1:
+    elif campaign.groups and order.turns_of(section) == 1:
         yield f"{what}: intervals, but no verdict; a verdict needs turns: 2 or more."
     elif rounds < FEWEST_ROUNDS:
         yield (
@@ -273,7 +269,7 @@ def _losses(plan: Plan, rounds: int, spread: float, is_shared: bool) -> tuple[st
 
 def _seen(plan: Plan, rounds: int) -> str:
     # Where a deployment serves both sides, what it differs by is in both.
-    is_shared = "apart" not in wheres(plan.campaign)
+    is_shared = "apart" not in order.wheres(plan.campaign)
     what = "percentages differ from round to round" if is_shared else "deployments differ"
     sides = 1.0 if is_shared else math.sqrt(2)
     (now, then), (far, farther) = (
@@ -296,17 +292,17 @@ def _seen(plan: Plan, rounds: int) -> str:
 
 def _seen_by_load(plan: Plan, rounds: int, earlier: Optional[Earlier]) -> Iterator[str]:
     """The losses of each workload, by what its percentages differed by in that archive."""
-    turns = turns_of(plan.campaign.cluster) if plan.campaign.groups else 1
+    turns = order.turns_of(plan.campaign.cluster) if plan.campaign.groups else 1
     shown: dict[str, str] = {}
     for cell in plan.cells if earlier is not None else ():
         seen, is_alike = earlier.seen_of(cell, "iops") if earlier is not None else ([], False)
-        if load_key(cell) in shown or not seen:
+        if order.load_key(cell) in shown or not seen:
             continue
         worst = max(seen, key=lambda one: Allocation(turns, _seconds(cell)).variance(one.spread))
         spread = math.sqrt(Allocation(turns, _seconds(cell)).variance(worst.spread))
         now, then = _losses(plan, rounds, spread, worst.where == "shared")
         by = "" if is_alike else ", judging by the noisiest there"
-        shown[load_key(cell)] = (
+        shown[order.load_key(cell)] = (
             f"  {load_words(cell)}: finds a loss of {now}{by}; with one more round {then}"
         )
     yield from shown.values()
@@ -320,7 +316,7 @@ def _until_known(plan: Plan) -> str:
     precisions = {
         cell.scenario.until.precision
         for cell in plan.cells
-        if cell.scenario.until and turns_on_each(plan.campaign, cell.scenario)
+        if cell.scenario.until and order.turns_on_each(plan.campaign, cell.scenario)
     }
     known = " or ".join(f"±{precision}" for precision in sorted(precisions))
     return f"until percentages are known to {known} over all deployments." if known else ""

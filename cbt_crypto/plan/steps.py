@@ -13,23 +13,14 @@ from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.site import Site
+from cbt_crypto.plan import order
 from cbt_crypto.plan.cells import Cell, rate_problems, select
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.checks import Change, origin_of
 from cbt_crypto.plan.file.cluster import CONTROL, Variant, at
 from cbt_crypto.plan.file.cluster import words as variant_words
 from cbt_crypto.plan.layout import cell_site, site_of
-from cbt_crypto.plan.order import (
-    cells_of,
-    deployment_of,
-    deployment_problems,
-    deployments_of,
-    is_in_rounds,
-    longest_pause_s,
-    pause_s,
-    seed_of,
-    shares,
-)
+from cbt_crypto.plan.order import pause_s
 from cbt_crypto.plan.side_by_side import conf_of, group_of
 
 
@@ -160,12 +151,12 @@ def plan(campaign: Campaign, only: Sequence[str] = (), finished: Iterable[str] =
 
     Raises UsageError when `rebuild: never` cannot be kept, or a pattern matches no cell.
     """
-    cells = cells_of(campaign)
+    cells = order.cells_of(campaign)
     sentences = (
         *rate_problems(campaign, cells),
         *never_written_problems(cells),
         *client_encryption_problems(campaign, cells),
-        *deployment_problems(campaign, cells),
+        *order.deployment_problems(campaign, cells),
     )
     wrong = list(dict.fromkeys(sentences))
     if wrong:
@@ -202,16 +193,16 @@ def _steps(campaign: Campaign, cells: Sequence[Cell]) -> Iterable[Step]:
 
 def _pauses(campaign: Campaign, cells: Sequence[Cell]) -> list[float]:
     """Before the first cell of each visit to a configuration or a place, but for the very first."""
-    section, seed = campaign.cluster, seed_of(campaign)
+    section, seed = campaign.cluster, order.seed_of(campaign)
     in_turns = section.order == "interleaved" or bool(campaign.groups)
-    if not in_turns and not is_in_rounds(campaign):
+    if not in_turns and not order.is_in_rounds(campaign):
         return [0.0] * len(cells)
     names = [f"{cell.configuration} {variant_words(cell.place)}".rstrip() for cell in cells]
     visits = len(set(names))
     pauses = [0.0]
     for n, cell in enumerate(cells[1:]):
         goes_on = (names[n], cells[n].iteration) == (names[n + 1], cell.iteration)
-        longest = longest_pause_s(cell.scenario.measured_s, visits, in_turns)
+        longest = order.longest_pause_s(cell.scenario.measured_s, visits, in_turns)
         pause = 0.0 if goes_on else pause_s(seed, cell.iteration, names[n + 1], visits, longest)
         pauses.append(pause)
     return pauses
@@ -300,9 +291,9 @@ def _change(
 
 def _turn(campaign: Campaign, last: Optional[Cell], cell: Cell) -> Optional[Deploy]:
     section, name = campaign.cluster, cell.configuration
-    number = deployment_of(section, cell.scenario, cell.iteration)
-    if last is None or number != deployment_of(section, last.scenario, last.iteration):
-        reason = f"deployment {number + 1} of {deployments_of(section, cell.scenario)}"
+    number = order.deployment_of(section, cell.scenario, cell.iteration)
+    if last is None or number != order.deployment_of(section, last.scenario, last.iteration):
+        reason = f"deployment {number + 1} of {order.deployments_of(section, cell.scenario)}"
         return Deploy(name, Transition.REBUILD, reason, cell.variant, deployment=number)
     if last.configuration == name:
         return None
@@ -322,13 +313,13 @@ def _compared(
 
 def _needs_own(campaign: Campaign, last: Cell, cell: Cell) -> bool:
     """Whether a round does not measure the cell on what the last one was measured on."""
-    if not is_in_rounds(campaign) or campaign.cluster.rebuild == "never":
+    if not order.is_in_rounds(campaign) or campaign.cluster.rebuild == "never":
         return False
     if cell.iteration != last.iteration:
         return True
     return CONTROL in (last.configuration, cell.configuration) and not (
         last.configuration == cell.configuration
-        or shares(campaign, last.configuration, cell.configuration)
+        or order.shares(campaign, last.configuration, cell.configuration)
     )
 
 

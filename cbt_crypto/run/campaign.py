@@ -29,7 +29,7 @@ from cbt_crypto.plan.order import Pacing, block_state
 from cbt_crypto.plan.side_by_side import engine_keys
 from cbt_crypto.plan.steps import Measure, Pending, Plan, Step
 from cbt_crypto.results.until import asked_of, read_block
-from cbt_crypto.run import devices, journal
+from cbt_crypto.run import devices, journal, resume
 from cbt_crypto.run.cell.conditions import loaded
 from cbt_crypto.run.cell.measure import Collector, attempt, check_figures
 from cbt_crypto.run.interrupt import Interrupts
@@ -37,13 +37,6 @@ from cbt_crypto.run.journal import Journal
 from cbt_crypto.run.locks import own_id, this_run
 from cbt_crypto.run.prepare import Choices, Preparation
 from cbt_crypto.run.progress import TEARING_DOWN, CampaignProgress
-from cbt_crypto.run.resume import (
-    finished_cells,
-    keep_cell,
-    set_aside,
-    set_aside_strangers,
-    write_plan,
-)
 from cbt_crypto.run.targets import existing
 
 _TIMEOUT_S = 40
@@ -109,7 +102,7 @@ class CampaignRun:
         self._remote = Remote(engine.common, cluster.tmp_dir, cluster.user)
         self._journal = Journal(archive, holding.run)
         to_measure = {cell.path for cell in plan.to_measure}
-        done = finished_cells(archive, plan.cells) - to_measure
+        done = resume.finished_cells(archive, plan.cells) - to_measure
         self._pacing = Pacing(self.campaign, plan.cells, archive, done)
         self._pending = Pending()
         self._collector = Collector(self._failed)
@@ -203,8 +196,8 @@ class CampaignRun:
         self._devices = devices.read_identities(self._remote, self.campaign, self.plan.cells)
         devices.check_same(self.archive, self._devices)
         fsid = existing.check_same(self._remote, self.campaign, journal.fsid_before(self.archive))
-        set_aside_strangers(self.archive, self.plan.cells)
-        write_plan(self.archive, self.plan)
+        resume.set_aside_strangers(self.archive, self.plan.cells)
+        resume.write_plan(self.archive, self.plan)
         this = this_run(self.archive)
         self._journal.begin(self.campaign, this, self._engine, self._devices, fsid)
         # Kept open: else a file that is made in its place may have its number.
@@ -289,7 +282,7 @@ class CampaignRun:
         done.restore_trust(cell.configuration, cell.scenario.drive_name, self._before_ending)
         self.progress.cell(cell.label)
         directory = self.archive / cell.path
-        set_aside(self.archive, directory)
+        resume.set_aside(self.archive, directory)
         benchmark = done.benchmark(cell)
         try:
             scenario = self._at_equal_load(cell)
@@ -330,15 +323,15 @@ class CampaignRun:
             latency = "clat_ns_mean" in asked_of(cell.parameters)
             block = read_block(directory, outcome["processes"], interval_ms, warmup_s, latency)
             outcome["block"] = block_state(block)
-        keep_cell(directory, cell, benchmark.site, outcome, None)
+        resume.keep_cell(directory, cell, benchmark.site, outcome, None)
         self._pacing.note(cell, outcome)
         if self._pacing.may_settle(cell):
-            write_plan(self.archive, self.plan)
+            resume.write_plan(self.archive, self.plan)
 
     def _failed(self, cell: Cell, reason: str) -> None:
         self._collector.wait()
         site = self._preparation.benchmark(cell).site
-        keep_cell(self.archive / cell.path, cell, site, {}, reason)
+        resume.keep_cell(self.archive / cell.path, cell, site, {}, reason)
         self.progress.note(f"failed: {cell.label}: {reason}")
         self.outcome.failed += 1
         self._failed_in_a_row += 1

@@ -11,15 +11,8 @@ from typing import Any, Optional, TypeVar, Union
 
 from pydantic import BaseModel, ValidationError
 
-from cbt_crypto.archive.documents import (
-    MOST_CELLS,
-    MOST_CROSSED,
-    NEVER_COMPARED,
-    Baseline,
-    Matrix,
-    can_be_crossed,
-    crossed,
-)
+from cbt_crypto.archive import documents
+from cbt_crypto.archive.documents import Baseline, Matrix
 from cbt_crypto.archive.folder import CLUSTER_DIMENSIONS
 from cbt_crypto.benchmarks import SCENARIOS
 from cbt_crypto.benchmarks.base import Scenario
@@ -30,18 +23,7 @@ from cbt_crypto.cluster_overlays.pools import Pools
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.secret import keep_secrets
 from cbt_crypto.plan import side_by_side
-from cbt_crypto.plan.file import of_cbt
-from cbt_crypto.plan.file.checks import (
-    kind_of,
-    nearest,
-    of_client_libraries,
-    of_clients,
-    of_pools,
-    of_recovery,
-    origin_of,
-    sentences,
-    until_precise,
-)
+from cbt_crypto.plan.file import checks, of_cbt
 from cbt_crypto.plan.file.cluster import (
     ClusterSection,
     MonitoringProfiles,
@@ -73,7 +55,7 @@ def baseline_of(cluster: ClusterSection) -> Union[Baseline, str]:
     ((dimension, value),) = named.items()
     if not (value is None or isinstance(value, (bool, int, float, str))):
         return f"names no plain value of {dimension}; give the one that is 100 %"
-    if dimension in NEVER_COMPARED:
+    if dimension in documents.NEVER_COMPARED:
         return f"the values of {dimension} are different workloads; compare another dimension"
     return Baseline(dimension=dimension, value=value)
 
@@ -132,14 +114,14 @@ class CampaignFile:
         if isinstance(value, dict) and all(isinstance(key, str) for key in value):
             return value
         if value is not None:
-            self.problem(path, f"must be a mapping of names to values, not {kind_of(value)}")
+            self.problem(path, f"must be a mapping of names to values, not {checks.kind_of(value)}")
         return {}
 
     def known(self, path: KeyPath, name: str, kind: str, names: Iterable[str]) -> bool:
         """Whether `name` is among `names`; a problem with the nearest one when it is not."""
         names = list(names)
         if name not in names:
-            self.problem(path, f'unknown {kind} "{name}"; {nearest(name, names)}')
+            self.problem(path, f'unknown {kind} "{name}"; {checks.nearest(name, names)}')
             return False
         return True
 
@@ -148,7 +130,7 @@ class CampaignFile:
         try:
             return model.model_validate(data)
         except ValidationError as error:
-            for location, wrong in sentences(model, error):
+            for location, wrong in checks.sentences(model, error):
                 self.problem(path + location, wrong)
             return None
 
@@ -203,11 +185,13 @@ def _campaign(file: CampaignFile) -> Optional[Campaign]:
     cluster, configurations = _controlled(file, cluster, configurations, baseline)
     cluster, together = _laid_out(file, cluster, configurations)
     scenarios = _scenarios(file, cluster, baseline)
-    unfit = (
-        *of_recovery(cluster, scenarios), *of_client_libraries(configurations, scenarios),
-        *of_pools(cluster, configurations, scenarios), *of_clients(cluster, scenarios),
-    )  # fmt: skip
-    for path, wrong in (*unmeasured(cluster, baseline, scenarios), *unfit):
+    for path, wrong in (
+        *unmeasured(cluster, baseline, scenarios),
+        *checks.of_recovery(cluster, scenarios),
+        *checks.of_client_libraries(configurations, scenarios),
+        *checks.of_pools(cluster, configurations, scenarios),
+        *checks.of_clients(cluster, scenarios),
+    ):
         file.problem(path, wrong)
     _check_sampler(file, monitoring, scenarios)
     return Campaign(
@@ -254,10 +238,10 @@ def _of_matrix(matrix: Matrix) -> tuple[dict[str, dict[str, Any]], list[tuple[Ke
     """The configurations of all combinations; and a sentence for each key that allows none."""
     made: dict[str, dict[str, Any]] = {}
     wrong: list[tuple[KeyPath, str]] = []
-    if not can_be_crossed(matrix):
+    if not documents.can_be_crossed(matrix):
         sentence = "takes two factors or more, each with two levels or more, and makes at most"
-        return {}, [((), f"{sentence} {MOST_CROSSED} configurations")]
-    for name, levels in crossed(matrix).items():
+        return {}, [((), f"{sentence} {documents.MOST_CROSSED} configurations")]
+    for name, levels in documents.crossed(matrix).items():
         made[name] = {}
         for factor, level in zip(matrix, levels):
             twice = _lay_over(made[name], matrix[factor][level])
@@ -326,7 +310,7 @@ def _check_cluster(file: CampaignFile, cluster: ClusterSection, needs_cluster: b
         if not file.known(("cluster", "osd_drives"), name, "drive", cluster.drives):
             return
     for variant in variants(cluster):
-        for key, wrong in origin_of(at(cluster, variant)).contradictions(needs_cluster):
+        for key, wrong in checks.origin_of(at(cluster, variant)).contradictions(needs_cluster):
             file.problem(key, wrong)
 
 
@@ -439,7 +423,7 @@ def _scenarios(
             _check_overlays(file, cluster, by_name[name])
             _check_until(file, name, by_name[name])
     if any(each.until for objects in by_name.values() for each in objects):
-        for path, sentence in until_precise(cluster):
+        for path, sentence in checks.until_precise(cluster):
             file.problem(path, sentence)
     return by_name
 
@@ -501,11 +485,9 @@ def _scenario_objects(
     options["workloads"] = file.mapping((*path, "workloads"), options.get("workloads"))
     places = len(variants(cluster)) if SCENARIOS[name].needs_cluster else 1
     file.cells += math.prod(map(len, flatten(options).values())) * cluster.iterations * places
-    if file.cells > MOST_CELLS:
-        file.problem(
-            path,
-            f"its lists, and what is above it, make more than {MOST_CELLS} cells; shorten them",
-        )
+    if file.cells > documents.MOST_CELLS:
+        made = f"make more than {documents.MOST_CELLS} cells; shorten them"
+        file.problem(path, f"its lists, and what is above it, {made}")
         return ()
     _check_elements(file, SCENARIOS[name], path, options)
     _check_references(file, cluster, path, options)
@@ -545,7 +527,7 @@ def _check_element(
         scenario.model_validate({**sample, key: value})
     except ValidationError as error:
         unknown = key not in keys_of(scenario)
-        for location, wrong in sentences(scenario, error):
+        for location, wrong in checks.sentences(scenario, error):
             if location[:1] == (key,):
                 found_at = (*element_path, *location[1:])
                 listed = element_path[:-1] if isinstance(element_path[-1], int) else element_path

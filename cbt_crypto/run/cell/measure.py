@@ -16,15 +16,8 @@ from cbt_crypto.archive.files import Malformed, read_document, write_json
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.benchmarks.base import ClientProcess, Scenario, Volume
 from cbt_crypto.benchmarks.upstream import OfUpstream
-from cbt_crypto.engine import CellBenchmark, Engine
-from cbt_crypto.engine.contract import (
-    CellOutcome,
-    CellWork,
-    LiveFigures,
-    Looked,
-    Looks,
-    ProcessOutcome,
-)
+from cbt_crypto.engine import CellBenchmark, Engine, contract
+from cbt_crypto.engine.contract import CellOutcome, CellWork, LiveFigures, Looked, Looks
 from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.hosts import ceph_conf, samplers
 from cbt_crypto.hosts.remote import NONSENSE, Remote, check_clocks, clock_offsets, misread
@@ -249,9 +242,9 @@ def benchmark_of(engine: Engine, work: CellWork) -> CellBenchmark:
     return ScenarioBenchmark(engine, work)
 
 
-def outcome_of(process: ClientProcess, statuses: Mapping[str, str]) -> ProcessOutcome:
+def outcome_of(process: ClientProcess, statuses: Mapping[str, str]) -> contract.ProcessOutcome:
     """What result.json says of a client process; `statuses` is what hosts' exit files say."""
-    kind: ProcessOutcome = {} if process.kind == "fio" else {"kind": process.kind}
+    kind: contract.ProcessOutcome = {} if process.kind == "fio" else {"kind": process.kind}
     return {
         **kind,
         "host": process.host,

@@ -31,17 +31,7 @@ from cbt_crypto.plan.predict import Forecast
 from cbt_crypto.plan.steps import plan
 from cbt_crypto.run.init import hardware, proposed
 from cbt_crypto.run.init.hardware import HostHardware, decimal
-from cbt_crypto.run.init.proposed import (
-    ARTICLES,
-    SIZES,
-    Proposal,
-    Start,
-    cut_from,
-    facts,
-    fitting,
-    propose,
-    start_from,
-)
+from cbt_crypto.run.init.proposed import Proposal, Start
 from cbt_crypto.run.preflight import check
 from cbt_crypto.run.preflight.survey import HostFinding
 from cbt_crypto.units import counted
@@ -58,7 +48,7 @@ def show(hosts: Sequence[HostHardware], console: Console) -> None:
         for network in host.networks:
             speed = f", {network.speed / 1000:g} Gbit/s" if network.speed else ""
             _say(console, f"  {network.name}: {network.address}, MTU {network.mtu}{speed}")
-        _say(console, f"  {facts(host.versions) or 'no program of Ceph, fio, cryptsetup'}")
+        _say(console, f"  {proposed.facts(host.versions) or 'no program of Ceph, fio, cryptsetup'}")
     _drives(hosts, console)
 
 
@@ -221,7 +211,8 @@ _TMP_DIR = str(ClusterSection.model_fields["tmp_dir"].default)
 )  # fmt: skip
 @click.option("--user", metavar="NAME", help="User for ssh [default: yours].")
 @click.option(
-    "--article", type=click.Choice(ARTICLES), help="Start from a published experiment's file.",
+    "--article", type=click.Choice(proposed.ARTICLES),
+    help="Start from a published experiment's file.",
 )  # fmt: skip
 @click.option(
     "--time", "seconds", type=click.IntRange(1, 86400), metavar="SECONDS",
@@ -258,9 +249,9 @@ def init(
     with console.status(f"asking {counted(len(names), 'host')} what they have"):
         hosts = hardware.read_hardware(remote, names, _TMP_DIR)
     show(hosts, console)
-    proposal = propose(hosts)
+    proposal = proposed.propose(hosts)
     show_proposal(proposal, console)
-    start = start_from(article, proposal, seconds)
+    start = proposed.start_from(article, proposal, seconds)
     origin = f"configs/{article}.yaml" if article else "the quickstart's configurations"
 
     def text(start: Start) -> str:
@@ -270,13 +261,13 @@ def init(
         return validate_campaign(output, proposed.data(text(start)))
 
     with console.status("asking which configurations they can run"):
-        start = fitting(start, campaign_of(start), remote)
+        start = proposed.fitting(start, campaign_of(start), remote)
     most = hours or (_HOURS if article is None else math.inf)
-    sizes = (start_from(article, proposal, seconds, size) for size in SIZES)
+    sizes = (proposed.start_from(article, proposal, seconds, size) for size in proposed.SIZES)
     smaller = (replace(one, left_out=start.left_out, dropped=start.dropped) for one in sizes)
     whole = start
     start, takes = within(most, smaller, lambda one: hours_of(campaign_of(one)))
-    start = replace(start, cut=cut_from(whole, start))
+    start = replace(start, cut=proposed.cut_from(whole, start))
     for name, why in (*start.dropped.items(), *start.left_out.items()):
         click.echo(printable(f"left out: {name}: {why}"))
     write_new(output, text(start))

@@ -110,9 +110,9 @@ def test_more_cells_than_a_report_reads(campaign_of: Make, monkeypatch: pytest.M
     """`check` called 24,016 of them good, and what was measured could not be reported."""
     replication = {"replication": [1, 2]}
     lists = {"rbd_single_client": {"op_size": [512, 1024, 2048]}}
-    monkeypatch.setattr("cbt_crypto.plan.file.reading.MOST_CELLS", 6)
+    monkeypatch.setattr("cbt_crypto.archive.documents.MOST_CELLS", 6)
     assert len(cells_of(campaign_of(cluster=replication, benchmarks=lists))) == 6
-    monkeypatch.setattr("cbt_crypto.plan.file.reading.MOST_CELLS", 5)
+    monkeypatch.setattr("cbt_crypto.archive.documents.MOST_CELLS", 5)
     with pytest.raises(UsageError, match="make more than 5 cells; shorten them"):
         campaign_of(cluster=replication, benchmarks=lists)
 

@@ -18,7 +18,6 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 from cbt_crypto import report
-from cbt_crypto.archive import folder
 from cbt_crypto.archive.files import Malformed, held, open_below, read_document, write_whole
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.cli import cbt_crypto
@@ -190,7 +189,7 @@ def test_a_file_that_becomes_a_link_is_not_laid_out(
             path.symlink_to(secret)
         return read_document(asked, *words)
 
-    monkeypatch.setattr(folder, "read_document", swapped_now)
+    monkeypatch.setattr("cbt_crypto.archive.files.read_document", swapped_now)
     done = said("lay-out", small, tmp_path / "out")
     assert path.is_symlink() and "is a link out of the archive" in done.output
     assert not (tmp_path / "out" / "results" / "cbt_config.yaml").exists()
