@@ -79,9 +79,8 @@ class CephBuild(Overlay):
         if self.prefix is None:
             return {}
         asked = self._asked(site, folder=self._folder(site))
-        return dict.fromkeys(
-            site.daemon_hosts, shell.python(shell.program(ceph_build_on_host), asked)
-        )
+        script = shell.python(shell.program(ceph_build_on_host), asked)
+        return dict.fromkeys(site.daemon_hosts, script)
 
     @override
     def program(self, site: Site, name: str) -> str:
@@ -103,9 +102,8 @@ class CephBuild(Overlay):
 
     @override
     def wrap_client(self, host: str, command: str) -> str:
-        return (
-            f"{self._client_environment} {command}" if self.replaces_client_libraries else command
-        )
+        own = f"{self._client_environment} " if self.replaces_client_libraries else ""
+        return f"{own}{command}"
 
     @override
     def transition_to(self, new: Self) -> Transition:
@@ -116,9 +114,8 @@ class CephBuild(Overlay):
     def probe(self, site: Site) -> HostScripts:
         if not site.osds:
             return {}
-        look = shell.python(
-            shell.program(ceph_running_on_host), os.path.dirname(site.osds[0].pid_file)
-        )
+        folder = os.path.dirname(site.osds[0].pid_file)
+        look = shell.python(shell.program(ceph_running_on_host), folder)
         return dict.fromkeys(site.daemon_hosts, look)
 
     @override

@@ -11,16 +11,8 @@ from typing import Any, ClassVar, Literal, Optional, Union
 from pydantic import Field, NonNegativeInt, model_validator
 from typing_extensions import Self, override
 
-from cbt_crypto.cluster_overlays import cpuset_on_host
-from cbt_crypto.cluster_overlays.base import (
-    Finding,
-    Overlay,
-    Seen,
-    Transition,
-    Verdict,
-    Watch,
-    judge_all,
-)
+from cbt_crypto.cluster_overlays import base, cpuset_on_host
+from cbt_crypto.cluster_overlays.base import Finding, Overlay, Seen, Transition, Verdict, Watch
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
@@ -129,18 +121,15 @@ class CpuSet(Overlay):
             claim = "run on their cores"
         elif any("numa_node" in finding.evidence for finding in findings.values()):
             claim = "may use every CPU, or all of the NUMA node that Ceph chose for them"
-        verdict = judge_all(self, findings, claim)
+        verdict = base.judge_all(self, findings, claim)
         if not self._confines_clients:
             return verdict
         hosts = {host: looks[1].get(host, {}).get("clients") for host in site.clients}
-        faults = [
-            host for look in looks for host in site.clients if not _clients_confined(look, host)
-        ]
+        faults = [h for look in looks for h in site.clients if not _clients_confined(look, h)]
         reason = f"{verdict.reason}; client processes have "
         reason += f"no such cores on {faults[0]}" if faults else "theirs"
-        return Verdict(
-            verdict.proved and not faults, reason, {**verdict.evidence, "clients": hosts}
-        )
+        evidence = {**verdict.evidence, "clients": hosts}
+        return Verdict(verdict.proved and not faults, reason, evidence)
 
     def _osd_finding(self, osd: Osd, looks: Sequence[Mapping[str, Any]]) -> Finding:
         name = f"osd.{osd.id}"

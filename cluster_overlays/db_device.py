@@ -13,16 +13,8 @@ from typing import Annotated, Any, ClassVar, Optional, Union
 from pydantic import Field, StringConstraints, model_validator
 from typing_extensions import Self, override
 
-from cbt_crypto.cluster_overlays.base import (
-    Finding,
-    Overlay,
-    StorageFacts,
-    Verdict,
-    closed_fault,
-    judge_all,
-    storage_of,
-    storage_script,
-)
+from cbt_crypto.cluster_overlays import base
+from cbt_crypto.cluster_overlays.base import Finding, Overlay, StorageFacts, Verdict
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import destroy, lvm_and_md
 from cbt_crypto.hosts.devices.destroy import device_guard
@@ -89,7 +81,8 @@ class DbDevice(Overlay):
 
     def _path(self, osd: Osd) -> str:
         if self.directory:
-            return f"{self.directory}/{_file_name(osd)}"
+            campaign = hashlib.sha256(f"{_base(osd)}@{osd.host}".encode()).hexdigest()[:8]
+            return f"{self.directory}/cbt-crypto-{campaign}-osd.{osd.id}-db"
         return lvm_and_md.path(self._group(osd), f"osd.{osd.id}-db")
 
     @override
@@ -131,41 +124,33 @@ class DbDevice(Overlay):
         if not self.is_present:
             return {}
         if self.directory:
-            return {
-                host: "\n".join(
-                    _MAKE_FILE.format(file=shlex.quote(self._path(osd)), size=self.size)
-                    for osd in site.osds_of(host)
-                )
-                for host in site.osd_hosts
-            }
+            return self._for_files(site, _MAKE_FILE)
         return {host: self._volumes(site, host) for host in site.osd_hosts}
+
+    def _for_files(self, site: Site, script: str) -> HostScripts:
+        scripts = {}
+        for host in site.osd_hosts:
+            files = [shlex.quote(self._path(osd)) for osd in site.osds_of(host)]
+            scripts[host] = "\n".join(script.format(file=file, size=self.size) for file in files)
+        return scripts
 
     def _volumes(self, site: Site, host: str) -> str:
         groups: dict[str, list[Osd]] = {}
         for osd in site.osds_of(host):
             groups.setdefault(self._disk(osd), []).append(osd)
         claim = destroy.claim(site.tmp_dir, groups, site.discard)
-        volumes = [
-            Group(
-                self._group(osds[0]), disk,
-                tuple(LogicalVolume(f"osd.{osd.id}-db", self.size) for osd in osds),
-            )
-            for disk, osds in groups.items()
-        ]  # fmt: skip
-        return f"{claim}\n{lvm_and_md.make_volumes(volumes, _notes(site))}"
+        made = []
+        for disk, osds in groups.items():
+            volumes = tuple(LogicalVolume(f"osd.{osd.id}-db", self.size) for osd in osds)
+            made.append(Group(self._group(osds[0]), disk, volumes))
+        return f"{claim}\n{lvm_and_md.make_volumes(made, _notes(site))}"
 
     @override
     def take_down(self, site: Site) -> HostScripts:
         if not self.is_present:
             return {}
         if self.directory:
-            return {
-                host: "\n".join(
-                    _REMOVE_FILE.format(file=shlex.quote(self._path(osd)))
-                    for osd in site.osds_of(host)
-                )
-                for host in site.osd_hosts
-            }
+            return self._for_files(site, _REMOVE_FILE)
         return dict.fromkeys(site.osd_hosts, lvm_and_md.remove_volumes(_notes(site)))
 
     @override
@@ -182,7 +167,7 @@ class DbDevice(Overlay):
         if not self.is_present:
             return f"echo {_LINKS}\n{links}"
         layers_asked = {f"osd.{osd.id}": self._layers_of(osd) for osd in osds}
-        return f"echo {_LINKS}\n{links}\necho {_STORAGE}\n{storage_script(layers_asked)}"
+        return f"echo {_LINKS}\n{links}\necho {_STORAGE}\n{base.storage_script(layers_asked)}"
 
     def _layers_of(self, osd: Osd) -> dict[str, Any]:
         path = self._path(osd)
@@ -204,7 +189,7 @@ class DbDevice(Overlay):
         claim = f"have their database on {where}" if self.is_present else "have no second device"
         if not self.is_present and any(osd.is_existing for osd in site.osds):
             claim = "have the devices for their database that they were deployed with"
-        return judge_all(self, findings, claim)
+        return base.judge_all(self, findings, claim)
 
     def _fault(self, osd: Osd, look: _Look) -> Optional[str]:
         name = f"osd.{osd.id}"
@@ -230,7 +215,7 @@ class DbDevice(Overlay):
         return None
 
     def _storage_fault(self, osd: Osd, facts: Optional[StorageFacts]) -> Optional[str]:
-        fault = closed_fault(facts)
+        fault = base.closed_fault(facts)
         if fault or facts is None:
             return fault
         if self.directory:
@@ -254,7 +239,7 @@ class _Look:
                 if kind == _LINKS:
                     self.links.update(site.own(host, _links_in(text)))
                 elif kind == _STORAGE:
-                    self.storage.update(storage_of(site, {host: text}))
+                    self.storage.update(base.storage_of(site, {host: text}))
                 else:
                     with contextlib.suppress(ValueError):
                         self.metadata.update({f"osd.{of['id']}": of for of in json.loads(text)})
@@ -294,11 +279,6 @@ def _links(osd: Osd) -> str:
 
 def _base(osd: Osd) -> str:
     return os.path.dirname(osd.data_dir)
-
-
-def _file_name(osd: Osd) -> str:
-    campaign = hashlib.sha256(f"{_base(osd)}@{osd.host}".encode()).hexdigest()[:8]
-    return f"cbt-crypto-{campaign}-osd.{osd.id}-db"
 
 
 def _notes(site: Site) -> str:

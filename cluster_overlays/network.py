@@ -67,13 +67,8 @@ class Look:
         document = json.loads(text)
         if what == TUNNEL:
             self.tunnels.setdefault(host, []).append(document["links"])
-            self.sockets.update(
-                {
-                    osd: addresses
-                    for osd, addresses in site.own(host, document["sockets"]).items()
-                    if addresses is not None
-                }
-            )
+            own = site.own(host, document["sockets"])
+            self.sockets.update({osd: found for osd, found in own.items() if found is not None})
         elif what == "@osds":
             self.osds = {f"osd.{answer['osd']}": answer for answer in document["osds"]}
         else:
@@ -92,9 +87,8 @@ def judge_absence(site: Site, looks: Sequence[HostOutputs]) -> Verdict:
             if links != ["none"]:
                 fault = f"has {links[0]}" if links else "did not say which links it has"
                 return Verdict(False, f"{host} {fault}", evidence)
-    return Verdict(
-        True, f"no tunnel of this campaign is on {counted(len(site.hosts), 'host')}", evidence
-    )
+    claim = f"no tunnel of this campaign is on {counted(len(site.hosts), 'host')}"
+    return Verdict(True, claim, evidence)
 
 
 def _links(look: HostOutputs, host: str) -> str:
@@ -327,9 +321,11 @@ class Network(Overlay):
             return ()
         words = ("check_tunnel", self.type, _TRY[self.type], *_PROGRAMS[self.type].split())
         script = shell.call(__file__, *words)
+        asked = {"action": "unused", "subnet": self.subnet, "own": self._link(site)}
+        unused = shell.python(shell.program(tunnel_on_host), asked)
         needs = [
             Requirement(f"a {self.type} tunnel", site.hosts, script),
-            Requirement(f"addresses of {self.subnet}", site.hosts, self._unused(site)),
+            Requirement(f"addresses of {self.subnet}", site.hosts, unused),
         ]
         if self.type in ("wireguard", "ipsec"):
             needs.append(KeysInMemory("keys", site.hosts))
@@ -349,10 +345,6 @@ class Network(Overlay):
                 "larger one, for 250 hosts at most"
             )
         return None
-
-    def _unused(self, site: Site) -> str:
-        asked = {"action": "unused", "subnet": self.subnet, "own": self._link(site)}
-        return shell.python(shell.program(tunnel_on_host), asked)
 
     @override
     def check_ceph_conf(self, conf: Mapping[str, Mapping[str, str]]) -> Optional[str]:
@@ -404,13 +396,10 @@ class Network(Overlay):
             # probes hold all those that the daemons counted between them.
             parts = [(TUNNEL, show[host])]
             if site.osds_of(host):
-                parts.append(
-                    (BYTES, admin_socket.script([question(osd) for osd in site.osds_of(host)]))
-                )
-                parts.append((TUNNEL, show[host]))
-            if host == site.head:
-                for section, dump in DUMPS.items():
-                    parts.append((section, f"{site.ceph_command} {dump} -f json"))
+                ask = admin_socket.script([question(osd) for osd in site.osds_of(host)])
+                parts += [(BYTES, ask), (TUNNEL, show[host])]
+            dumps = DUMPS.items() if host == site.head else ()
+            parts += [(section, f"{site.ceph_command} {dump} -f json") for section, dump in dumps]
             scripts[host] = "\n".join(f"echo {section}\n{text}" for section, text in parts)
         return scripts
 

@@ -9,15 +9,8 @@ from typing import Any, ClassVar, Optional
 from pydantic import Field
 from typing_extensions import Self, override
 
-from cbt_crypto.cluster_overlays import ceph_running_on_host
-from cbt_crypto.cluster_overlays.base import (
-    Finding,
-    Overlay,
-    Transition,
-    Verdict,
-    judge_all,
-    storage_of,
-)
+from cbt_crypto.cluster_overlays import base, ceph_running_on_host
+from cbt_crypto.cluster_overlays.base import Finding, Overlay, Transition, Verdict
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
@@ -99,21 +92,17 @@ class OsdService(Overlay):
         name = ceph_running_on_host.read_settings.__name__
         start = f"print(json.dumps({name}(json.loads(sys.argv[1]))))"
         source = shell.definitions(ceph_running_on_host) + start
-        return {
-            host: shell.python(
-                source, {f"osd.{osd.id}": osd.pid_file for osd in site.osds_of(host)}
-            )
-            for host in site.osd_hosts
-        }
+        files = {h: {f"osd.{o.id}": o.pid_file for o in site.osds_of(h)} for h in site.osd_hosts}
+        return {host: shell.python(source, of_host) for host, of_host in files.items()}
 
     @override
     def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
-        looks = [storage_of(site, outputs) for outputs in (before, after)]
+        looks = [base.storage_of(site, outputs) for outputs in (before, after)]
         findings = {osd: self._finding(osd, [look.get(f"osd.{osd.id}") for look in looks])
                     for osd in site.osds}  # fmt: skip
         if any(osd.is_existing for osd in site.osds):
-            return judge_all(self, findings, "run as they were deployed")
-        verdict = judge_all(self, findings, "have the environment and limits of a service")
+            return base.judge_all(self, findings, "run as they were deployed")
+        verdict = base.judge_all(self, findings, "have the environment and limits of a service")
         few = {facts["open_files"] for facts in verdict.evidence.values() if "open_files" in facts}
         few -= {str(self.open_files)}
         users = {str(facts["user"]) for facts in verdict.evidence.values() if "user" in facts}

@@ -68,37 +68,28 @@ class Traffic:
         return self._with(before, -1)
 
     def _with(self, other: Traffic, sign: int) -> Traffic:
+        both = asdict(self), asdict(other)
+        sums = {key: (both[0][key] or 0) + sign * (both[1][key] or 0) for key in both[0]}
         known = self.encrypted is not None and other.encrypted is not None
-        return Traffic(
-            total=self.total + sign * other.total,
-            encrypted=(self.encrypted or 0) + sign * (other.encrypted or 0) if known else None,
-            drift=self.drift + other.drift,
-            received=self.received + sign * other.received,
-            encrypted_received=self.encrypted_received + sign * other.encrypted_received,
-            client_data=self.client_data + sign * other.client_data,
-            osd_data=self.osd_data + sign * other.osd_data,
-        )
+        sums |= {"drift": self.drift + other.drift} | ({} if known else {"encrypted": None})
+        return Traffic(**sums)
 
     @property
     def restart_fault(self) -> Optional[str]:
         """What makes the readings useless."""
-        if self.total < 0:
-            return "its counters went back during the cell, so it was restarted"
-        return None
+        is_back = self.total < 0
+        return "its counters went back during the cell, so it was restarted" if is_back else None
 
     def encryption_fault(self) -> Optional[str]:
         """What contradicts that all of it was encrypted."""
-        if self.total < 0:
-            return self.restart_fault
-        if self.encrypted is not None and abs(self.total - self.encrypted) > self.drift:
-            return f"{self.encrypted} of {self.total} bytes were encrypted"
-        return None
+        is_all = self.encrypted is None or abs(self.total - self.encrypted) <= self.drift
+        wrong = None if is_all else f"{self.encrypted} of {self.total} bytes were encrypted"
+        return self.restart_fault or wrong
 
     def plaintext_fault(self) -> Optional[str]:
         """What contradicts that none of it was encrypted."""
-        if self.total < 0:
-            return self.restart_fault
-        return f"{self.encrypted} bytes were encrypted" if self.encrypted else None
+        wrong = f"{self.encrypted} bytes were encrypted" if self.encrypted else None
+        return self.restart_fault or wrong
 
     def evidence(self) -> dict[str, Any]:
         """Bytes and encrypted bytes, as proof.json has them."""
@@ -415,10 +406,8 @@ class SecureMessenger(Overlay):
         looks = (_answers(site, before), _answers(site, after))
         traffic = {osd: _traffic(osd, *looks) for osd in site.osds}
         if self._is_agreed_on(site):
-            client_modes = _client_modes(site, after)
-            return self._judge_negotiated(
-                traffic, looks[1], client_modes, is_watched=self._is_watched(site)
-            )
+            modes, is_watched = _client_modes(site, after), self._is_watched(site)
+            return self._judge_negotiated(traffic, looks[1], modes, is_watched=is_watched)
         findings = {osd: self._finding(osd, traffic[osd], looks[1]) for osd in site.osds}
         moved = [of_osd for of_osd in traffic.values() if isinstance(of_osd, Traffic)]
         verdict = judge_all(self, findings, self._claim(moved))
@@ -453,9 +442,7 @@ class SecureMessenger(Overlay):
             evidence |= {"connections": connections, "agreed": asdict(negotiated_here)}
             findings[osd] = Finding(fault(negotiated_here, wanted, moved), evidence)
         total = sum((moved for moved, _ in agreements), NOTHING)
-        claim = negotiated_claim(
-            total, [negotiated_here for _, negotiated_here in agreements], wanted
-        )
+        claim = negotiated_claim(total, [negotiated for _, negotiated in agreements], wanted)
         verdict = judge_all(self, findings, claim)
         doubt = self._doubt([moved for moved, _ in agreements])
         return Verdict(False, doubt, verdict.evidence) if verdict.proved and doubt else verdict
@@ -527,10 +514,9 @@ def _client_modes(site: Site, outputs: HostOutputs) -> list[str]:
 
 
 def _answers(site: Site, outputs: HostOutputs) -> Answers:
-    of_osd_hosts = {host: text for host, text in outputs.items() if host in site.osd_hosts}
-    return admin_socket.parse(
-        site, {h: text.partition(_CLIENT_MODE)[0] for h, text in of_osd_hosts.items()}
-    )
+    of_osds = {host: text for host, text in outputs.items() if host in site.osd_hosts}
+    said = {host: text.partition(_CLIENT_MODE)[0] for host, text in of_osds.items()}
+    return admin_socket.parse(site, said)
 
 
 def _traffic(osd: Osd, before: Answers, after: Answers) -> Union[Traffic, str]:

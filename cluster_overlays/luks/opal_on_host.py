@@ -136,12 +136,9 @@ def main(words: List[str]) -> int:
     if "drive" in request:
         print(json.dumps(drive(request["drive"], request["keys"])))
         return 0
-    carriers = request["parts"].items()
-    print(
-        json.dumps(
-            {carrier: {n: part(p) for n, p in devices.items()} for carrier, devices in carriers}
-        )
-    )
+    parts = request["parts"].items()
+    told = {name: {n: part(p) for n, p in devices.items()} for name, devices in parts}
+    print(json.dumps(told))
     return 0
 
 

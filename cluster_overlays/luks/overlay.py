@@ -9,17 +9,8 @@ from typing import Any, ClassVar, Literal, Optional, Union
 from pydantic import Field, model_validator
 from typing_extensions import Self, override
 
-from cbt_crypto.cluster_overlays.base import (
-    Finding,
-    Overlay,
-    Seen,
-    StorageFacts,
-    Transition,
-    Verdict,
-    Watch,
-    closed_fault,
-    judge_all,
-)
+from cbt_crypto.cluster_overlays import base
+from cbt_crypto.cluster_overlays.base import Finding, Overlay, Seen, Transition, Verdict, Watch
 from cbt_crypto.cluster_overlays.luks import opal, preparation, proof
 from cbt_crypto.cluster_overlays.luks.mapping import (
     CryptMapping,
@@ -164,14 +155,11 @@ class Luks(Overlay):
         options = (*self._flags.everywhere, *self._flags.on_flash)
         options += ("sector_size",) if self._chosen_sector_size not in (None, 512) else ()
         options += ("hw_opal",) if self.hw_opal else ()
-        needs: list[Requirement] = [
-            DmCrypt("dm-crypt", site.storage_hosts, SCRIPT, options=options)
-        ]
+        dm_crypt = DmCrypt("dm-crypt", site.storage_hosts, SCRIPT, options=options)
+        needs: list[Requirement] = [dm_crypt]
         if self.hw_opal:
-            mappings = self._mappings(site).items()
-            needs += [
-                opal.requirement(host, mapping) for host, each in mappings for mapping in each
-            ]
+            for host, mappings in self._mappings(site).items():
+                needs += [opal.requirement(host, mapping) for mapping in mappings]
         if self.like:
             needs += preparation.requirements(site, self.devices)
             sentence = "luks: like: ceph-volume is for OSDs; name its options for a drive"
@@ -309,7 +297,7 @@ class Luks(Overlay):
             carrier: self._finding(carrier, [look.get(name_of(carrier)) for look in looks])
             for carrier in carriers
         }
-        return judge_all(self, findings, self._claim())
+        return base.judge_all(self, findings, self._claim())
 
     def _claim(self) -> str:
         if not self.is_present:
@@ -319,13 +307,15 @@ class Luks(Overlay):
         return f"are on {how.get(self.hw_opal, 'dm-crypt over OPAL')} {as_what}"
 
     def _finding(
-        self, carrier: Union[Osd, Drive], looks: Sequence[Optional[StorageFacts]]
+        self, carrier: Union[Osd, Drive], looks: Sequence[Optional[base.StorageFacts]]
     ) -> Finding:
         faults = (self._fault(carrier, facts) for facts in looks)
         return Finding(next(filter(None, faults), None), looks[-1] or {})
 
-    def _fault(self, carrier: Union[Osd, Drive], facts: Optional[StorageFacts]) -> Optional[str]:
-        fault = closed_fault(facts)
+    def _fault(
+        self, carrier: Union[Osd, Drive], facts: Optional[base.StorageFacts]
+    ) -> Optional[str]:
+        fault = base.closed_fault(facts)
         if fault or facts is None:
             return fault
         if not self.is_present:
@@ -344,7 +334,7 @@ class Luks(Overlay):
             return fault
         return opal.drive_fault(facts, parts, self.hw_opal)
 
-    def _osd_fault(self, osd: Osd, facts: StorageFacts) -> Optional[str]:
+    def _osd_fault(self, osd: Osd, facts: base.StorageFacts) -> Optional[str]:
         """What is wrong at an OSD; of another deployer's, only what the file names counts."""
         wanted = self._wanted()
         if not osd.is_existing:
@@ -357,8 +347,6 @@ class Luks(Overlay):
     def _wanted(self) -> proof.Wanted:
         if self.hw_opal == "only":
             return OpalTable()
-        flags, flash = (
-            frozenset(names) for names in (self._flags.everywhere, self._flags.on_flash)
-        )
+        flags, flash = frozenset(self._flags.everywhere), frozenset(self._flags.on_flash)
         size, on_opal = self._chosen_sector_size, self.hw_opal is not None
         return CryptTable(self.cipher, self.key_size, "", size, flags, on_opal, flash)

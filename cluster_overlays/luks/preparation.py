@@ -52,8 +52,8 @@ def make(
     """Keys, headers and open mappings; `formatting` are cryptsetup's options."""
     settings = _settings(
         FORMAT=formatting,
-        FLAGS=map(_option, flags.everywhere),
-        FLASH=map(_option, flags.on_flash),
+        FLAGS=map(LIVE.__getitem__, flags.everywhere),
+        FLASH=map(LIVE.__getitem__, flags.on_flash),
         OPAL=["yes"] if hw_opal else [],
     )
     calls = shell.calling(__file__, _each("make", mappings))
@@ -63,8 +63,8 @@ def make(
 def refresh(mappings: Sequence[CryptMapping], flags: Flags) -> str:
     """Open mappings with other flags."""
     settings = _settings(
-        FLAGS=map(_option, flags.everywhere),
-        FLASH=map(_option, flags.on_flash),
+        FLAGS=map(LIVE.__getitem__, flags.everywhere),
+        FLASH=map(LIVE.__getitem__, flags.on_flash),
         WANTED=flags.everywhere,
         FLASH_WANTED=flags.on_flash,
         KNOWN=["|".join(LIVE)],
@@ -80,10 +80,6 @@ def remove(mappings: Sequence[CryptMapping], tmp_dir: str) -> str:
     return destroy.luks(tmp_dir, settings + close)
 
 
-def _option(flag: str) -> str:
-    return LIVE[flag]
-
-
 def _settings(**options: Iterable[str]) -> str:
     return "".join(f"{name}={shlex.quote(' '.join(words))}\n" for name, words in options.items())
 
@@ -93,11 +89,8 @@ def _each(function: str, mappings: Sequence[CryptMapping]) -> str:
         f'{function} {shlex.quote(mapping.name)} {shlex.quote(mapping.device)} & pids="$pids $!"\n'
         for mapping in mappings
     )
-    return (
-        f"pids=\n{calls}failed=0\n"
-        'for pid in $pids; do wait "$pid" || failed=1; done\n'
-        "[ $failed = 0 ]\n"
-    )
+    wait = 'for pid in $pids; do wait "$pid" || failed=1; done'
+    return f"pids=\n{calls}failed=0\n{wait}\n[ $failed = 0 ]\n"
 
 
 Version = tuple[int, ...]

@@ -6,23 +6,11 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Optional, Union
 
-from cbt_crypto.cluster_overlays.base import (
-    Seen,
-    StorageFacts,
-    Watch,
-    storage_of,
-    storage_script,
-)
+from cbt_crypto.cluster_overlays import base
+from cbt_crypto.cluster_overlays.base import Seen, StorageFacts, Watch
+from cbt_crypto.cluster_overlays.luks import mapping as luks_mapping
 from cbt_crypto.cluster_overlays.luks import opal as luks_opal
-from cbt_crypto.cluster_overlays.luks.mapping import (
-    CryptTable,
-    OpalTable,
-    crypt_of,
-    devices_of,
-    mapping_of,
-    mapping_of_drive,
-    may_encrypt,
-)
+from cbt_crypto.cluster_overlays.luks.mapping import CryptTable, OpalTable
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import storage_on_host
 from cbt_crypto.hosts.site import Drive, HostOutputs, Osd, Site, name_of
@@ -39,17 +27,17 @@ def script(site: Site, host: str, with_opal: bool = False) -> str:
     """Shell text that prints the facts of one host's OSDs and drives, with OPAL's on demand."""
     parameters = _asked(site, host)
     if not with_opal:
-        return storage_script(parameters)
+        return base.storage_script(parameters)
     parts = {name: of_carrier["devices"] for name, of_carrier in parameters.items()}
     of_drives = shell.python(luks_opal.source(), {"parts": parts})
-    return f"{storage_script(parameters)}\n{shell.section(_OPAL, of_drives)}"
+    return f"{base.storage_script(parameters)}\n{shell.section(_OPAL, of_drives)}"
 
 
 def _asked(site: Site, host: str) -> dict[str, dict[str, Any]]:
     asked: dict[str, dict[str, Any]] = {
         name_of(osd): {
             "pid_file": osd.pid_file,
-            "devices": devices_of(osd),
+            "devices": luks_mapping.devices_of(osd),
             "file": osd.device if osd.is_file else None,
         }
         for osd in site.osds_of(host)
@@ -92,15 +80,11 @@ def parse(site: Site, outputs: HostOutputs) -> dict[str, StorageFacts]:
     facts: dict[str, StorageFacts] = {}
     for host, output in outputs.items():
         layers, _, drives = output.partition(_OPAL)
-        of_host = storage_of(site, {host: layers})
+        of_host = base.storage_of(site, {host: layers})
         try:
             opal = json.loads(drives or "{}")
-            facts.update(
-                {
-                    name: {**look_of_carrier, "opal": opal[name]} if opal else look_of_carrier
-                    for name, look_of_carrier in of_host.items()
-                }
-            )
+            told = {name: {"opal": opal[name]} if opal else {} for name in of_host}
+            facts.update({name: {**look, **told[name]} for name, look in of_host.items()})
         except (ValueError, TypeError, KeyError):
             continue
     return facts
@@ -109,7 +93,7 @@ def parse(site: Site, outputs: HostOutputs) -> dict[str, StorageFacts]:
 def plain_fault(facts: StorageFacts) -> Optional[str]:
     """What contradicts that nothing below the OSD is encrypted."""
     for layers in facts["opened"].values():
-        for layer in filter(may_encrypt, layers):
+        for layer in filter(luks_mapping.may_encrypt, layers):
             if layer["table"] is None:
                 return f"it is on {layer['mapping']}, and dmsetup does not say what that is"
             return f"it is on {layer['mapping']}, which is encrypted"
@@ -123,7 +107,9 @@ def encrypted_fault(
     opened = dict(facts["opened"])
     for part, device in facts["named"].items():
         if part in parts:
-            fault = _mapping_fault(mapping_of(osd, part, device).name, opened, wanted.on(device))
+            fault = _mapping_fault(
+                luks_mapping.mapping_of(osd, part, device).name, opened, wanted.on(device)
+            )
         else:
             fault = _plain_part_fault(part, opened.pop(device, None))
         if fault:
@@ -146,10 +132,10 @@ def found_fault(
             if fault := _plain_part_fault(part, layers):
                 return fault
             continue
-        table = next(filter(None, map(crypt_of, layers)), None)
+        table = next(filter(None, map(luks_mapping.crypt_of, layers)), None)
         if table is None:
             return f"it has {layers[0].get('name')} open, below which is no dm-crypt"
-        crypt = next(layer for layer in layers if crypt_of(layer))
+        crypt = next(layer for layer in layers if luks_mapping.crypt_of(layer))
         if difference := table.difference_from(wanted.on(table.device).over(crypt), claimed):
             return f"its dm-crypt on {table.device} {difference}"
     return None
@@ -167,7 +153,7 @@ def _mapping_fault(name: str, opened: dict[str, Any], wanted: Wanted) -> Optiona
 def _plain_part_fault(part: str, layers: Optional[Sequence[Mapping[str, Any]]]) -> Optional[str]:
     if layers is None:
         return f"it does not have its {part} device open itself"
-    encrypted = [layer["mapping"] for layer in layers if may_encrypt(layer)]
+    encrypted = [layer["mapping"] for layer in layers if luks_mapping.may_encrypt(layer)]
     return f"its {part} device is on {encrypted[0]}, which is encrypted" if encrypted else None
 
 
@@ -176,7 +162,7 @@ def encrypted_drive_fault(drive: Drive, facts: StorageFacts, wanted: Wanted) -> 
     layers = [layer for below in facts["opened"].values() for layer in below]
     mappings = {layer["mapping"]: layer for layer in layers if "mapping" in layer}
     for part, device in facts["named"].items():
-        name = mapping_of_drive(drive, part, device).name
+        name = luks_mapping.mapping_of_drive(drive, part, device).name
         if name not in mappings:
             return f"it is not on {name}"
         fault = wanted.on(device).fault(mappings[name])
