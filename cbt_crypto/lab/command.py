@@ -41,13 +41,9 @@ def _lab_name(context: click.Context, parameter: click.Parameter, value: str) ->
 
 
 _NAME = click.option(
-    "--name",
-    default="default",
-    show_default=True,
-    metavar="NAME",
-    callback=_lab_name,
+    "--name", default="default", show_default=True, metavar="NAME", callback=_lab_name,
     help="Which lab; several can be up at once.",
-)
+)  # fmt: skip
 
 
 def _size(context: click.Context, parameter: click.Parameter, value: str) -> int:
@@ -120,14 +116,9 @@ def lab() -> None:
 )
 @_NAME
 def up(
-    *,
-    kind: Optional[str],
-    ceph: str,
-    also: tuple[str, ...],
-    mirror: Optional[str],
-    name: str,
+    *, kind: Optional[str], ceph: str, also: tuple[str, ...], mirror: Optional[str], name: str,
     **sizes: int,
-) -> None:
+) -> None:  # fmt: skip
     """Start a lab. The first time, this builds its image.
 
     If a lab of the same shape is up already, nothing changes.

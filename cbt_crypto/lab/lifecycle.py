@@ -29,7 +29,11 @@ def up(name: str, shape: Shape, steps: Steps, mirror: Optional[str] = None) -> t
     with _at_work(name):
         existing = find(name)
         if existing and not dead_nodes(existing):
-            _check_same(existing, shape)
+            if existing.shape != shape:
+                raise UsageError(
+                    f"lab {name} is up with {existing.shape.describe()}; "
+                    "run lab down first, or choose another --name"
+                )
             return existing, False
         _check_machine(shape)
         _check_mounts(directory)
@@ -130,14 +134,6 @@ def _lock(name: str) -> Path:
 
 def _record(directory: Path) -> Path:
     return directory / "lab.json"
-
-
-def _check_same(lab: Lab, shape: Shape) -> None:
-    if lab.shape != shape:
-        raise UsageError(
-            f"lab {lab.name} is up with {lab.shape.describe()}; "
-            "run lab down first, or choose another --name"
-        )
 
 
 def _check_machine(shape: Shape) -> None:

@@ -66,10 +66,6 @@ class Machine:
             cpu += ",vendor=GenuineIntel"
         return ["-machine", _MACHINE, "-accel", "tcg,thread=multi", "-cpu", cpu]
 
-    def kernel_options(self) -> list[str]:
-        """Words for the guest's kernel command line that follow from that."""
-        return [] if self.accelerator == "kvm" else [_EMULATED_KERNEL]
-
 
 @dataclass(frozen=True)
 class Guest:
@@ -113,8 +109,10 @@ def parse_version(text: str) -> tuple[int, int]:
 
 def command(machine: Machine, guest: Guest) -> list[str]:
     """The command line of one virtual node."""
+    host_side = f"{_HOST_SIDE_ADDRESS} {guest.host_mac}"
+    arguments = f"{guest.name} {guest.lab_address} {guest.lab_mac} {host_side}"
     return [
-        *_base(machine, guest.kernel, guest.system, _arguments(guest), guest.threads),
+        *_base(machine, guest.kernel, guest.system, arguments, guest.threads),
         *("-name", f"{guest.lab}-{guest.name}"),
         *_processors(guest),
         *("-serial", f"file:{_path(guest.console)}"),
@@ -141,7 +139,8 @@ def _base(
 ) -> list[str]:
     # By no name of a device: other NVMe drives may be found first.
     root = f"root=PARTUUID={SYSTEM_ID} rootwait rw rootflags=noinit_itable"
-    kernel_words = ["console=ttyS0 quiet panic=-1 net.ifnames=0", *machine.kernel_options(), root]
+    emulated = [] if machine.accelerator == "kvm" else [_EMULATED_KERNEL]
+    kernel_words = ["console=ttyS0 quiet panic=-1 net.ifnames=0", *emulated, root]
     append = f"{' '.join(kernel_words)} init={_INIT} -- {arguments}"
     return [
         *(BINARY, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
@@ -154,10 +153,6 @@ def _base(
     ]
 
 
-def _arguments(guest: Guest) -> str:
-    return f"{guest.name} {guest.lab_address} {guest.lab_mac} {_HOST_SIDE_ADDRESS} {guest.host_mac}"
-
-
 def _processors(guest: Guest) -> list[str]:
     cpus, mib = guest.cpus // guest.numa, guest.memory // 2**20 // guest.numa
     smp = f"{guest.cpus},sockets={guest.numa},threads={guest.threads}"
@@ -167,10 +162,8 @@ def _processors(guest: Guest) -> list[str]:
     for node in range(guest.numa):
         first = node * cpus
         total += ["-object", f"memory-backend-ram,id=memory{node},size={mib}M"]
-        total += [
-            "-numa",
-            f"node,nodeid={node},cpus={first}-{first + cpus - 1},memdev=memory{node}",
-        ]
+        own = f"cpus={first}-{first + cpus - 1},memdev=memory{node}"
+        total += ["-numa", f"node,nodeid={node},{own}"]
         bus = f"bus_nr={_FIRST_BUS + node * _BUSES_A_NODE},numa_node={node}"
         total += ["-device", f"pxb-pcie,id=pxb{node},bus=pcie.0,{bus}"]
     return total
