@@ -107,11 +107,8 @@ def optimum(spreads: Sequence[Spread], costs: Costs, half: float, count: Count) 
 
 def likely(spread: Spread) -> tuple[Spread, Spread]:
     """The spread with the least and the most variance that it has with a chance of 80 %."""
-    total = spread.deployment + spread.turn + spread.second
-    least, most = (total * spread.degrees / _chi2(spread.degrees, z) for z in (_TENTH, -_TENTH))
-    return _scaled(spread, least / total if total else 1), _scaled(
-        spread, most / total if total else 1
-    )
+    least, most = (spread.degrees / _chi2(spread.degrees, z) for z in (_TENTH, -_TENTH))
+    return _scaled(spread, least), _scaled(spread, most)
 
 
 def _scaled(spread: Spread, factor: float) -> Spread:
@@ -296,12 +293,8 @@ def spreads_of(archive: Path) -> list[Seen]:
     for rows in by_load.values():
         for name, of_row in rows.items():
             if name != baseline and baseline in rows:
-                pairs = [
-                    (of_row[turn], rows[baseline][turn])
-                    for turn in of_row
-                    if turn in rows[baseline]
-                ]
-                seen += _seen(pairs)
+                base = rows[baseline]
+                seen += _seen([(run, base[turn]) for turn, run in of_row.items() if turn in base])
     return seen
 
 
@@ -328,18 +321,13 @@ def _spread(pairs: Sequence[tuple[Any, Any]], metric: str, direction: str) -> Op
         if len(logs) == 2:
             number = row.planned.iteration if row.beside is None else row.beside[1]
             by_deployment.setdefault(number, []).append(logs[0] - logs[1])
-            errors.append(sum(_squared_error(run, metric, direction) for run in (row, of_base)))
+            # The variances of both means, by their own seconds; nothing where they are too few.
+            own = [BY_KEY[metric].log_sd(run.within.get(direction)) for run in (row, of_base)]
+            errors.append(sum(float(deviation or 0.0) ** 2 for deviation in own))
             seconds.append(row.window.seconds)
     if len(by_deployment) < 2:
         return None
     return spread_of(list(by_deployment.values()), median(errors), median(seconds))
-
-
-def _squared_error(run: Any, metric: str, direction: str) -> float:
-    """The variance of one run's mean, by its own seconds; nothing where they are too few."""
-    from cbt_crypto.report.figures.metric import BY_KEY  # noqa: PLC0415
-
-    return float(BY_KEY[metric].log_sd(run.within.get(direction)) or 0.0) ** 2
 
 
 def _percent(variance: float) -> str:

@@ -39,13 +39,8 @@ class Cell:
     @property
     def config(self) -> dict[str, Any]:
         """The config of CBT's benchmark object for it."""
-        options = self.scenario.model_dump(mode="json")
-        return {
-            "benchmark": self.scenario.name,
-            "iteration": self.iteration,
-            **options,
-            **dict(self.variant),
-        }
+        own = {"benchmark": self.scenario.name, "iteration": self.iteration}
+        return {**own, **self.scenario.model_dump(mode="json"), **dict(self.variant)}
 
     @property
     def id(self) -> str:

@@ -153,11 +153,8 @@ def deployed_first(campaign: Campaign) -> tuple[str, ...]:
     if campaign.cluster.rebuild not in ("needed", "never"):
         return names
     stacks = {name: Stack(overlays) for name, overlays in campaign.configurations.items()}
-    return cheapest_order(
-        names,
-        campaign.first_configuration,
-        lambda old, new: _COST[stacks[old].transition_to(stacks[new])],
-    )
+    first = campaign.first_configuration
+    return cheapest_order(names, first, lambda a, b: _COST[stacks[a].transition_to(stacks[b])])
 
 
 #: Seconds that the pauses of one round take at most, all visits together. A cycle of up to two
@@ -271,11 +268,7 @@ def deployment_of(section: ClusterSection, scenario: Scenario, iteration: int) -
 
 def asks_the_baseline_first(campaign: Campaign) -> bool:
     """Whether a workload is a part of what the baseline does at most, which must be known then."""
-    return any(
-        share_of(scenario.target_rate) is not None
-        for scenarios in campaign.scenarios.values()
-        for scenario in scenarios
-    )
+    return any(share_of(each.target_rate) is not None for each in _scenarios(campaign))
 
 
 def baseline_first(

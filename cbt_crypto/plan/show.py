@@ -125,9 +125,8 @@ def _rows(plan: Plan, durations: Durations) -> Iterator[tuple[int, tuple[str, st
 
 def _rounds(plan: Plan) -> Iterator[tuple[int, list[Step]]]:
     campaign = plan.campaign
-    in_turns = (
-        campaign.cluster.order == "interleaved" or campaign.groups or order.is_in_rounds(campaign)
-    )
+    in_turns = campaign.groups or order.is_in_rounds(campaign)
+    in_turns = in_turns or campaign.cluster.order == "interleaved"
     of_round: list[Step] = []
     current = 0
     changes: list[Step] = []
@@ -242,10 +241,8 @@ def _buys(plan: Plan, earlier: Optional[Earlier]) -> Iterator[str]:
 
 
 def _of_turns(plan: Plan) -> str:
-    counts = [
-        cell.scenario.until.most if cell.scenario.until else plan.campaign.cluster.iterations
-        for cell in plan.cells
-    ]
+    iterations = plan.campaign.cluster.iterations
+    counts = [order.rounds_of(cell.scenario, iterations) for cell in plan.cells]
     known = min(counts, default=0) >= FEWEST_PAIRS
     ends = "The campaign ends in verdicts" if known else "No verdict"
     return (

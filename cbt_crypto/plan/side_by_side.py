@@ -9,7 +9,7 @@ from typing import Any
 
 from cbt_crypto.cluster_overlays.base import Overlay, Transition
 from cbt_crypto.cluster_overlays.stack import Stack
-from cbt_crypto.hosts.site import Osd, Site
+from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.file.cluster import CONTROL, ClusterSection
 from cbt_crypto.plan.file.document import KeyPath
 from cbt_crypto.units import size_bytes, size_text
@@ -53,21 +53,13 @@ def engine_keys(cluster: ClusterSection) -> dict[str, Any]:
     return {"osds_per_device": cluster.osds_per_device, "settings": settings}
 
 
-def group_number(osd: Osd, per_device: int, groups: int, deployment: int) -> int:
-    """The number of the group that an OSD belongs to on a deployment.
-
-    Groups move on to the next slice of a drive, so that none keeps the better one or the better
-    ids.
-    """
-    return (osd.number % per_device + deployment) % groups
-
-
 def site_of_group(
     site: Site, section: ClusterSection, count: int, number: int, deployment: int
 ) -> Site:
     """The site as a group sees it on a deployment: its OSDs, pools and ceph.conf, others idle."""
     per_device = osds_per_device(section)
-    own = {osd for osd in site.osds if group_number(osd, per_device, count, deployment) == number}
+    # Groups move on to the next slice of a drive: none keeps the better one, or the better ids.
+    own = {o for o in site.osds if (o.number % per_device + deployment) % count == number}
     return replace(
         site,
         osds=tuple(osd for osd in site.osds if osd in own),
@@ -187,11 +179,8 @@ def _overlays(configurations: Configurations) -> Iterator[tuple[KeyPath, str]]:
         if not overlay.is_divisible
     }
     for name in sorted(shared):
-        yield (
-            ("cluster", "layout"),
-            f"is side_by_side, and {name} shares devices among the OSDs of a host, which groups "
-            "cannot; leave layout out",
-        )
+        sentence = f"is side_by_side, and {name} shares devices among the OSDs of a host, which "
+        yield ("cluster", "layout"), f"{sentence}groups cannot; leave layout out"
     apart: dict[str, dict[str, None]] = {}
     for pair in combinations(configurations, 2):
         stacks = [Stack(configurations[name]) for name in pair]
@@ -209,14 +198,10 @@ def _room(cluster: ClusterSection, groups: int) -> Iterator[tuple[KeyPath, str]]
     per_device = cluster.osds_per_device
     if isinstance(per_device, int) and per_device * groups > 16:
         sentence = f"makes {per_device * groups} OSDs on each device for {groups} groups of "
-        yield (
-            ("cluster", "layout"),
-            f"{sentence}configurations, and 16 are the most; lower osds_per_device",
-        )
+        sentence += "configurations, and 16 are the most; lower osds_per_device"
+        yield ("cluster", "layout"), sentence
     if share_of_memory(cluster, groups) < LEAST_MEMORY:
         target = size_text(memory_target(cluster))
-        yield (
-            ("cluster", "settings", "osd_memory_target"),
-            f"{target} is divided among {groups} groups, and an OSD takes no less than "
-            f"{size_text(LEAST_MEMORY)}; raise it to {size_text(LEAST_MEMORY * groups)}",
-        )
+        sentence = f"{target} is divided among {groups} groups, and an OSD takes no less than "
+        sentence += f"{size_text(LEAST_MEMORY)}; raise it to {size_text(LEAST_MEMORY * groups)}"
+        yield ("cluster", "settings", "osd_memory_target"), sentence

@@ -134,12 +134,8 @@ class Plan:
     @property
     def prefill_mb(self) -> int:
         """What is written to fill volumes, in MiB, before replication."""
-        return sum(
-            volume.written_mb
-            for step in self.steps
-            if isinstance(step, Prefill)
-            for volume in step.volumes
-        )
+        fills = (step for step in self.steps if isinstance(step, Prefill))
+        return sum(volume.written_mb for fill in fills for volume in fill.volumes)
 
     def deployments(self, how: Transition) -> int:
         """The number of deployments of one kind."""
@@ -249,12 +245,9 @@ class _Volumes:
 
 
 def _until_rebuild(cells: Sequence[Cell], changes: Sequence[Optional[Deploy]]) -> list[Cell]:
-    ordered = list(cells[:1])
-    for cell, change in zip(cells[1:], changes[1:]):
-        if change is not None and change.how is Transition.REBUILD:
-            break
-        ordered.append(cell)
-    return ordered
+    later = enumerate(changes[1:], 1)
+    ends = (n for n, change in later if change and change.how is Transition.REBUILD)
+    return list(cells[: next(ends, len(cells))])
 
 
 def _missing(volumes_of: _Volumes, cells: Sequence[Cell], there: Container[str]) -> Prefill:

@@ -112,19 +112,13 @@ def of_recovery(
     shared, replicas = cluster.osds_per_device, cluster.replication
     osds = cluster.osds_per_node * (shared if isinstance(shared, int) else min(shared))
     osds *= 1 if cluster.osd_drives else len(cluster.osds)
-    replication = max(
-        (profile.replication for profile in cluster.pool_profiles.values()), default=3
-    )
+    sizes = [profile.replication for profile in cluster.pool_profiles.values()]
+    replication = max(sizes, default=3)
     codes = [code.erasure_k + code.erasure_m for code in cluster.erasure_profiles.values()]
     most = max([*(replicas if isinstance(replicas, list) else [replicas or replication]), *codes])
     if osds <= most:
-        yield (
-            path,
-            (
-                f"takes one of {counted(osds, 'OSD')} out, and the rest could not hold {most} "
-                "pieces of each object; add OSDs, or lower replication"
-            ),
-        )
+        sentence = f"takes one of {counted(osds, 'OSD')} out, and the rest could not hold {most} "
+        yield path, f"{sentence}pieces of each object; add OSDs, or lower replication"
 
 
 def of_client_libraries(
@@ -210,20 +204,16 @@ def _neighbours(cluster: ClusterSection) -> Iterator[Contradiction]:
     hosts = {cluster.head, *cluster.clients, *cluster.osds, *cluster.mons, *cluster.mgrs}
     for host in (cluster.neighbours.hosts or ()) if cluster.neighbours else ():
         if host not in hosts:
-            yield (
-                ("cluster", "neighbours", "hosts"),
-                f'"{host}" is no host of the campaign; name one of its own',
-            )
+            sentence = f'"{host}" is no host of the campaign; name one of its own'
+            yield ("cluster", "neighbours", "hosts"), sentence
 
 
 def _order(cluster: ClusterSection) -> Iterator[Contradiction]:
     if cluster.order != "interleaved":
         return
     if cluster.rebuild_every_test or cluster.rebuild not in ("needed", "never"):
-        yield (
-            ("cluster", "order"),
-            "is interleaved: configurations take turns on one cluster; say rebuild: needed",
-        )
+        sentence = "is interleaved: configurations take turns on one cluster; say rebuild: needed"
+        yield ("cluster", "order"), sentence
 
 
 def _devices(cluster: ClusterSection) -> Iterator[Contradiction]:
@@ -235,27 +225,20 @@ def _devices(cluster: ClusterSection) -> Iterator[Contradiction]:
     devices = cluster.osd_devices
     if isinstance(devices, str):
         if cluster.osds_per_node > 1 and "{n}" not in devices:
-            yield (
-                ("cluster", "osd_devices"),
-                f"is one device for osds_per_node: {cluster.osds_per_node}; put {{n}} where the "
-                "OSD's number goes, or list the devices",
-            )
+            sentence = f"is one device for osds_per_node: {cluster.osds_per_node}; put {{n}} where "
+            sentence += "the OSD's number goes, or list the devices"
+            yield ("cluster", "osd_devices"), sentence
         return
     if isinstance(devices, dict):
         for unknown in devices.keys() - set(cluster.osds):
-            yield (
-                ("cluster", "osd_devices", unknown),
-                "is none of the hosts in cluster.osds; add it there, or remove it",
-            )
+            sentence = "is none of the hosts in cluster.osds; add it there, or remove it"
+            yield ("cluster", "osd_devices", unknown), sentence
     for host, listed in _device_lists(cluster):
         path: KeyPath = ("cluster", "osd_devices", *([host] if host else []))
         yield from _twice(path, listed, "device")
         if len(listed) < cluster.osds_per_node:
-            yield (
-                path,
-                f"names {counted(len(listed), 'device')} for osds_per_node: "
-                f"{cluster.osds_per_node}; add devices or lower osds_per_node",
-            )
+            have = f"names {counted(len(listed), 'device')} for osds_per_node: "
+            yield path, f"{have}{cluster.osds_per_node}; add devices or lower osds_per_node"
 
 
 def _device_lists(cluster: ClusterSection) -> Iterable[tuple[Optional[str], list[str]]]:
@@ -278,10 +261,8 @@ def _drives(cluster: ClusterSection) -> Iterator[Contradiction]:
     for name, drive in cluster.drives.items():
         path = ("cluster", "drives", name)
         if drive.host not in cluster.clients:
-            yield (
-                (*path, "host"),
-                f'"{drive.host}" is none of the hosts in cluster.clients; add it there',
-            )
+            sentence = f'"{drive.host}" is none of the hosts in cluster.clients; add it there'
+            yield (*path, "host"), sentence
         for device in sorted({each for each in drive.devices if drive.devices.count(each) > 1}):
             yield (*path, "raid0"), f'names the device "{device}" twice; keep one'
 
@@ -327,11 +308,8 @@ def sentences(model: type[BaseModel], error: ValidationError) -> Iterator[tuple[
 
 
 def _location(detail: Mapping[str, Any]) -> KeyPath:
-    return tuple(
-        part
-        for part in detail["loc"]
-        if not (isinstance(part, str) and _UNION_MEMBER.fullmatch(part))
-    )
+    parts = detail["loc"]
+    return tuple(p for p in parts if not (isinstance(p, str) and _UNION_MEMBER.fullmatch(p)))
 
 
 def _sentence(model: type[BaseModel], location: KeyPath, detail: Mapping[str, Any]) -> str:

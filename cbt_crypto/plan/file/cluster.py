@@ -13,29 +13,18 @@ from typing_extensions import Self
 from cbt_crypto.archive.documents import Baseline
 from cbt_crypto.archive.folder import CLUSTER_DIMENSIONS
 from cbt_crypto.hosts import directories
+from cbt_crypto.plan.file import field_types
 from cbt_crypto.plan.file.document import KeyPath
-from cbt_crypto.plan.file.field_types import (
-    AbsolutePath,
-    ClientId,
-    ConfigurationName,
-    DaemonId,
-    DriveName,
-    FileSection,
-    HostName,
-    MonAddress,
-    OwnDirectory,
-    PoolName,
-    Size,
-    UserName,
-)
 
 
-class DriveSection(FileSection):
+class DriveSection(field_types.FileSection):
     """A drive of a host, or an MD RAID-0 that is made of several for the purpose."""
 
-    host: HostName = Field(description="the host that has it; one of clients")
-    device: Optional[AbsolutePath] = Field(None, description="its block device; it is overwritten")
-    raid0: Optional[list[AbsolutePath]] = Field(
+    host: field_types.HostName = Field(description="the host that has it; one of clients")
+    device: Optional[field_types.AbsolutePath] = Field(
+        None, description="its block device; it is overwritten"
+    )
+    raid0: Optional[list[field_types.AbsolutePath]] = Field(
         None,
         min_length=2,
         description="instead of device: block devices of which an MD RAID-0 is made; they are "
@@ -76,7 +65,7 @@ def _words(arguments: str) -> str:
 Arguments = Annotated[str, AfterValidator(_words)]
 
 
-class CollectlProfile(FileSection):
+class CollectlProfile(field_types.FileSection):
     """collectl runs beside every cell, unless there is a `sampler`."""
 
     nodes: list[Role] = Field(
@@ -88,7 +77,7 @@ class CollectlProfile(FileSection):
     )
 
 
-class SamplerProfile(FileSection):
+class SamplerProfile(field_types.FileSection):
     """Our own sampler runs in place of collectl; it needs nothing but Python on a host."""
 
     nodes: list[Role] = Field(
@@ -96,7 +85,7 @@ class SamplerProfile(FileSection):
     )
 
 
-class PerfProfile(FileSection):
+class PerfProfile(field_types.FileSection):
     """perf stat or perf record runs beside every cell."""
 
     nodes: list[Role] = Field(["osds"], description="roles on whose hosts perf runs")
@@ -104,7 +93,7 @@ class PerfProfile(FileSection):
     args: Arguments = Field("stat -a -I 1000", description="perf's arguments")
 
 
-class StacksProfile(FileSection):
+class StacksProfile(field_types.FileSection):
     """perf samples the stacks of OSDs and kernel workers beside every cell; OSD hosts fold them."""
 
     frequency: int = Field(49, ge=1, le=999, description="samples a second of each CPU")
@@ -116,7 +105,7 @@ class StacksProfile(FileSection):
     perf_cmd: str = Field("perf", description="command for perf(1)")
 
 
-class MonitoringProfiles(FileSection):
+class MonitoringProfiles(field_types.FileSection):
     """What watches the nodes: collectl or the sampler always does, perf on request."""
 
     collectl: Optional[CollectlProfile] = Field(
@@ -141,15 +130,15 @@ class MonitoringProfiles(FileSection):
         return values if "sampler" in values else {"collectl": {}, **values}
 
 
-_Count = Annotated[int, Field(ge=1, le=16)]
+Count = Annotated[int, Field(ge=1, le=16)]
 #: Values of a dimension, each compared with the others.
-_Counts = Annotated[list[_Count], Field(min_length=1)]
+Counts = Annotated[list[Count], Field(min_length=1)]
 Rebuild = Literal["scenario", "configuration", "needed", "never"]
 Order = Literal["rounds", "interleaved", "sequential"]
 Layout = Literal["separate", "side_by_side"]
 
 
-class ErasureProfile(FileSection):
+class ErasureProfile(field_types.FileSection):
     """How a pool's objects are coded; CBT's keys."""
 
     erasure_k: int = Field(ge=2, le=32, description="pieces that an object is cut into")
@@ -167,27 +156,21 @@ class ErasureProfile(FileSection):
     )  # fmt: skip
 
 
-class PoolProfile(FileSection):
+class PoolProfile(field_types.FileSection):
     """How a pool is made; CBT's keys."""
 
     pg_size: int = Field(128, ge=1, le=65536, description="pg_num of the pool")
     pgp_size: int = Field(128, ge=1, le=65536, description="pgp_num of the pool; at most pg_size")
-    replication: int = Field(
-        3,
-        ge=1,
-        le=16,
-        description="replicas of each object, on hosts of their own where there are enough hosts",
+    replication: Count = Field(
+        3, description="replicas of each object, on hosts of their own where there are enough hosts"
     )
-    erasure_profile: Optional[PoolName] = Field(
+    erasure_profile: Optional[field_types.PoolName] = Field(
         None,
         description="a name of cluster.erasure_profiles: the pool is erasure-coded and not "
         "replicated, and can only be a data_pool_profile",
     )
-    min_size: Optional[int] = Field(
-        None,
-        ge=1,
-        le=16,
-        description="replicas that must be there for IO; Ceph's default when absent",
+    min_size: Optional[Count] = Field(
+        None, description="replicas that must be there for IO; Ceph's default when absent"
     )
     compression_mode: Optional[Literal["none", "passive", "aggressive", "force"]] = Field(
         None, description="BlueStore's compression of the pool; the OSDs' options when absent"
@@ -200,10 +183,10 @@ class PoolProfile(FileSection):
     )
 
 
-class Neighbours(FileSection):
+class Neighbours(field_types.FileSection):
     """Load by stress-ng on some hosts during each cell, the same in all configurations."""
 
-    hosts: Optional[list[HostName]] = Field(
+    hosts: Optional[list[field_types.HostName]] = Field(
         None, min_length=1, description="hosts that run stress-ng; default: those of `roles`"
     )
     roles: list[Role] = Field(
@@ -223,10 +206,10 @@ class Neighbours(FileSection):
     stress_cmd: str = Field("stress-ng", description="command for stress-ng(1)")
 
 
-class CephSettings(FileSection):
+class CephSettings(field_types.FileSection):
     """Settings of the published experiments, as keys. Each becomes options of ceph.conf."""
 
-    osd_memory_target: Optional[Size] = Field(
+    osd_memory_target: Optional[field_types.Size] = Field(
         None,
         description="memory that each OSD aims for; the article used 16G, Ceph's default is 4G",
     )
@@ -237,7 +220,7 @@ class CephSettings(FileSection):
     balancer: bool = Field(False, description="let the manager move PGs between OSDs")
 
 
-class ClusterSection(FileSection):
+class ClusterSection(field_types.FileSection):
     """Hosts, daemons, devices, and the library of configurations."""
 
     type: Optional[Literal["overlays"]] = Field(
@@ -245,21 +228,21 @@ class ClusterSection(FileSection):
         description="tells a CBT with plugins that this package runs the file; nothing else reads "
         "it",
     )
-    user: Optional[UserName] = Field(
+    user: Optional[field_types.UserName] = Field(
         None, description="user for ssh; default: whoever runs the campaign"
     )
-    head: HostName = Field(description="host on which ceph and rbd commands run")
-    clients: list[HostName] = Field(min_length=1, description="hosts that run fio")
-    osds: list[HostName] = Field(
+    head: field_types.HostName = Field(description="host on which ceph and rbd commands run")
+    clients: list[field_types.HostName] = Field(min_length=1, description="hosts that run fio")
+    osds: list[field_types.HostName] = Field(
         default_factory=list,
         description="hosts that run OSDs; may be left out with use_existing, or when no scenario "
         "needs a cluster",
     )
-    mons: dict[HostName, dict[DaemonId, MonAddress]] = Field(
+    mons: dict[field_types.HostName, dict[field_types.DaemonId, field_types.MonAddress]] = Field(
         default_factory=dict,
         description="monitors by host: {id: address}; messenger v2 uses port 3300 or the one given",
     )
-    mgrs: dict[HostName, dict[DaemonId, JsonValue]] = Field(
+    mgrs: dict[field_types.HostName, dict[field_types.DaemonId, JsonValue]] = Field(
         default_factory=dict, description="managers by host: {id: ~}"
     )
     osds_per_node: int = Field(
@@ -268,37 +251,39 @@ class ClusterSection(FileSection):
         le=256,
         description="OSDs on each of `osds`, one per device; with osds_per_device, devices on each",
     )
-    osds_per_device: Union[_Count, _Counts] = Field(
+    osds_per_device: Union[Count, Counts] = Field(
         1,
         description="OSDs that share a device (equal logical volumes) or a file of osd_file_size "
         "(equal parts); a list is a dimension, with a new cluster for each value",
     )
-    replication: Union[_Count, _Counts, None] = Field(
+    replication: Union[Count, Counts, None] = Field(
         None,
         description="replicas in all pools, instead of those in pool_profiles; a list is a "
         "dimension, with a new cluster for each value",
     )
-    osd_drives: list[DriveName] = Field(
+    osd_drives: list[field_types.DriveName] = Field(
         default_factory=list,
         description="names from drives: all OSDs are on one of them at a time, with a new "
         "cluster for each; this is the dimension `drive`",
     )
-    osd_devices: Union[AbsolutePath, list[AbsolutePath], dict[HostName, list[AbsolutePath]]] = (
-        Field(
-            "/dev/disk/by-partlabel/osd-device-{n}-data",
-            description="block devices of the OSDs: a path with {n} for the OSD's number on its "
-            "host (CBT's partition labels are the default), a list for every host, or lists by "
-            "host",
-        )
+    osd_devices: Union[
+        field_types.AbsolutePath,
+        list[field_types.AbsolutePath],
+        dict[field_types.HostName, list[field_types.AbsolutePath]],
+    ] = Field(
+        "/dev/disk/by-partlabel/osd-device-{n}-data",
+        description="block devices of the OSDs: a path with {n} for the OSD's number on its "
+        "host (CBT's partition labels are the default), a list for every host, or lists by "
+        "host",
     )
-    osd_file_size: Optional[Size] = Field(
+    osd_file_size: Optional[field_types.Size] = Field(
         None, description="put the OSDs on sparse files of this size below tmp_dir instead"
     )
-    drives: dict[DriveName, DriveSection] = Field(
+    drives: dict[field_types.DriveName, DriveSection] = Field(
         default_factory=dict,
         description="name: a drive that scenarios without Ceph work on, such as raw_device",
     )
-    wipe: Union[bool, list[AbsolutePath]] = Field(
+    wipe: Union[bool, list[field_types.AbsolutePath]] = Field(
         False,
         description="allow devices of OSDs and drives that carry a foreign signature to be "
         "overwritten: true for all, or a list of patterns, e.g. "
@@ -323,13 +308,13 @@ class ClusterSection(FileSection):
     conf_file: Optional[str] = Field(
         None, description="ceph.conf to start from; `-c` on the command line comes first"
     )
-    client_id: ClientId = Field(
+    client_id: field_types.ClientId = Field(
         "admin",
         description="with use_existing, the Ceph client of all commands and fio: `bench` is "
         "client.bench, whose key is where Ceph looks for it, on the head and the clients; "
         "`profile rbd` for monitors and OSDs is enough",
     )
-    tmp_dir: OwnDirectory = Field(
+    tmp_dir: field_types.OwnDirectory = Field(
         directories.DEFAULT,
         description="the only directory that is written to, on every host; refused if somebody "
         "else could write to it or replace it",
@@ -354,23 +339,26 @@ class ClusterSection(FileSection):
     rebuild_every_test: bool = Field(
         False, description="CBT's key: a new cluster for each cell, whatever `rebuild` says"
     )
-    pool_profiles: dict[PoolName, PoolProfile] = Field(
+    pool_profiles: dict[field_types.PoolName, PoolProfile] = Field(
         default_factory=lambda: {"rbd": PoolProfile(pg_size=128, pgp_size=128, replication=3)},
         description="name: how a pool is made; scenarios name one",
     )
-    erasure_profiles: dict[PoolName, ErasureProfile] = Field(
+    erasure_profiles: dict[field_types.PoolName, ErasureProfile] = Field(
         default_factory=dict, description="name: how an erasure-coded pool codes"
     )
     settings: CephSettings = Field(
         default_factory=lambda: CephSettings(osd_memory_target=None),
         description="settings of the published experiments, the same in every configuration",
     )
-    configurations: dict[ConfigurationName, dict[str, dict[str, Any]]] = Field(
+    configurations: dict[field_types.ConfigurationName, dict[str, dict[str, Any]]] = Field(
         {"Default": {}},
         min_length=1,
         description="name: {overlay: {option: value}}; `{}` is the cluster without overlays",
     )
-    matrix: dict[ConfigurationName, dict[ConfigurationName, dict[str, dict[str, Any]]]] = Field(
+    matrix: dict[
+        field_types.ConfigurationName,
+        dict[field_types.ConfigurationName, dict[str, dict[str, Any]]],
+    ] = Field(
         default_factory=dict,
         description="instead of configurations: factors, each a mapping of levels to overlays, "
         "the baseline's level first, `{wire: {crc: {}, secure: {secure_messenger: {}}}, "

@@ -80,11 +80,8 @@ def unmeasured(
         yield ("cluster", "baseline"), f'no benchmark of the file has the dimension "{dimension}"'
     for name, measured in values.items():
         if baseline.value not in measured:
-            yield (
-                ("benchmarks", name, dimension),
-                f'does not measure the baseline, "{baseline.value}"; add it, or there is nothing '
-                "to compare with",
-            )
+            sentence = f'does not measure the baseline, "{baseline.value}"; add it, or there is '
+            yield ("benchmarks", name, dimension), f"{sentence}nothing to compare with"
 
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -222,9 +219,8 @@ def _crossed(file: CampaignFile, cluster: ClusterSection) -> ClusterSection:
     made, wrong = _of_matrix(cluster.matrix)
     data = file.document.data
     if data["cluster"].get("configurations", made) != made:
-        file.problem(
-            ("cluster", "configurations"), "are made of cluster.matrix; remove one of them"
-        )
+        sentence = "are made of cluster.matrix; remove one of them"
+        file.problem(("cluster", "configurations"), sentence)
     for inner, sentence in wrong:
         file.problem((*path, *inner), sentence)
     if file.problems:
@@ -337,9 +333,8 @@ def _check_sampler(
 def _needs_cluster(data: Mapping[str, Any]) -> bool:
     sections = data.get("benchmarks")
     names = list(sections) if isinstance(sections, dict) else []
-    return not names or any(
-        name not in SCENARIOS or SCENARIOS[name].needs_cluster for name in names
-    )
+    known = [SCENARIOS[name] for name in names if name in SCENARIOS]
+    return not names or len(known) < len(names) or any(each.needs_cluster for each in known)
 
 
 def _configurations(file: CampaignFile, cluster: ClusterSection) -> dict[str, tuple[Overlay, ...]]:
@@ -367,18 +362,13 @@ def _with_pools(
     if not named or file.problems:
         return configurations
     profiles = at(cluster).pool_profiles
-    return {
-        name: (
-            *(each for each in overlays if not isinstance(each, Pools)),
-            own[name].proving(
-                {
-                    pool: pool_state(cluster, profiles[own[name].pool_profile(pool)])
-                    for pool in named
-                }
-            ),
-        )
-        for name, overlays in configurations.items()
-    }
+    with_pools = {}
+    for name, overlays in configurations.items():
+        used = {pool: profiles[own[name].pool_profile(pool)] for pool in named}
+        states = {pool: pool_state(cluster, profile) for pool, profile in used.items()}
+        others = (each for each in overlays if not isinstance(each, Pools))
+        with_pools[name] = (*others, own[name].proving(states))
+    return with_pools
 
 
 def _overlays(
@@ -393,10 +383,7 @@ def _overlays(
 
 
 def _check_until(file: CampaignFile, name: str, scenarios: tuple[Scenario, ...]) -> None:
-    if any(
-        scenario.until and "log_avg_msec" not in type(scenario).model_fields
-        for scenario in scenarios
-    ):
+    if any(each.until and "log_avg_msec" not in type(each).model_fields for each in scenarios):
         file.problem(("benchmarks", name, "time"), "cannot be a precision here; give seconds")
 
 
@@ -413,13 +400,10 @@ def _scenarios(
             path: KeyPath = ("benchmarks", name)
             if isinstance(section, list) and not section:
                 file.problem(path, "is empty; give at least one")
-            by_name[name] = tuple(
-                scenario
-                for part_path, part in _parts(file, name, path, section)
-                for scenario in _scenario_objects(
-                    file, cluster, name, part_path, with_control(part)
-                )
-            )
+            objects: list[Scenario] = []
+            for inner, part in _parts(file, name, path, section):
+                objects += _scenario_objects(file, cluster, name, inner, with_control(part))
+            by_name[name] = tuple(objects)
             _check_overlays(file, cluster, by_name[name])
             _check_until(file, name, by_name[name])
     if any(each.until for objects in by_name.values() for each in objects):
@@ -440,9 +424,8 @@ def _parts(file: CampaignFile, name: str, path: KeyPath, section: Any) -> list[t
         for workload, options in named.items():
             inner = file.mapping((*part_path, "workloads", workload), options)
             shared = {key: value for key, value in part.items() if key != "workloads"}
-            all_parts.append(
-                ((*part_path, "workloads", workload), {**shared, **inner, "workload": workload})
-            )
+            inner_path = (*part_path, "workloads", workload)
+            all_parts.append((inner_path, {**shared, **inner, "workload": workload}))
     return all_parts
 
 
@@ -458,10 +441,8 @@ def _with_control(cluster: ClusterSection, baseline: Baseline, section: Any) -> 
 def _check_overlays(
     file: CampaignFile, cluster: ClusterSection, scenarios: tuple[Scenario, ...]
 ) -> None:
-    for scenario in scenarios:
-        for name in (
-            () if scenario.needs_cluster else cluster.configurations[scenario.configuration]
-        ):
+    for scenario in (each for each in scenarios if not each.needs_cluster):
+        for name in cluster.configurations[scenario.configuration]:
             if name in OVERLAYS and not OVERLAYS[name].is_for_drives:
                 file.problem(
                     ("cluster", "configurations", scenario.configuration, name),
@@ -510,9 +491,8 @@ def _check_elements(
             file.problem(element_path, "is an empty list; give at least one value")
         many = isinstance((workloads if key in workloads else options)[key], list)
         for index, value in enumerate(listed):
-            _check_element(
-                file, scenario, (*element_path, index) if many else element_path, sample, key, value
-            )
+            found_at = (*element_path, index) if many else element_path
+            _check_element(file, scenario, found_at, sample, key, value)
 
 
 def _check_element(

@@ -116,10 +116,6 @@ def _overlays_model() -> Any:
     return create_model("Overlays", __config__=FileSection.model_config, **fields)
 
 
-def _one_or_more(section: Any) -> Any:
-    return Union[section, list[section], None]
-
-
 def file_model() -> Any:
     """The pydantic model of a whole file, for the JSON Schema and the documentation."""
     overlays: Any = _overlays_model()
@@ -136,9 +132,10 @@ def file_model() -> Any:
             ),
         ),
     )
-    scenarios: dict[str, Any] = {
-        name: (_one_or_more(section_model(scenario)), None) for name, scenario in SCENARIOS.items()
-    }
+    scenarios: dict[str, Any] = {}
+    for name, scenario in SCENARIOS.items():
+        section: Any = section_model(scenario)
+        scenarios[name] = (Union[section, list[section], None], None)
     benchmarks = create_model("Benchmarks", __config__=FileSection.model_config, **scenarios)
     return create_model(
         "CampaignFile",
