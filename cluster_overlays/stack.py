@@ -171,10 +171,6 @@ class BoundStack:
             scripts = overlay.before_daemons(self.site, answers)
             run(scripts, f"prepare the hosts for {overlay.name}")
 
-    def mon_address(self, host: str, address: str) -> str:
-        """The address of a monitor on that host; the file has `address`."""
-        return self.stack.mon_address(self.site, host, address)
-
     def program(self, name: str) -> str:
         """What is called in place of one of Ceph's programs that make and run daemons."""
         return self.stack.program(self.site, name)
@@ -205,10 +201,6 @@ class BoundStack:
     def device_class(self, osd: Osd) -> Optional[str]:
         """The CRUSH device class of the OSD; Ceph's own choice when None."""
         return self._of(osd).site.group or None
-
-    def pool_profile(self, name: str) -> str:
-        """The pool profile by which the pool of that profile's name is made."""
-        return self.stack.pool_profile(name)
 
     def pool_class(self, pool: str) -> Optional[str]:
         """The device class on which alone a pool is; any when None."""
@@ -241,10 +233,6 @@ class BoundStack:
     def wrap_osd(self, osd: Osd, command: str) -> str:
         """The command that starts the OSD."""
         return self._of(osd).stack.wrap_osd(osd, command)
-
-    def wrap_client(self, host: str, command: str) -> str:
-        """The command that starts a client process, of an engine that has its own benchmarks."""
-        return self.stack.wrap_client(host, command)
 
     def after_osds(self) -> HostScripts:
         """Run when the OSDs are up."""

@@ -289,7 +289,7 @@ class Ceph:
         """Make a pool by one of `pool_profiles`; nothing when we have made it already."""
         if name in self.pools:
             return
-        pool = self.section.pool_profiles[self.hooks.pool_profile(profile)]
+        pool = self.section.pool_profiles[self.hooks.stack.pool_profile(profile)]
         device_class = self.hooks.pool_class(name)
         steps = [
             *daemons.create(self.section, name, pool, device_class),
@@ -334,8 +334,9 @@ class Ceph:
 
     def addressed(self) -> ClusterSection:
         """The section with the addresses at which the monitors really are."""
+        real, site = self.hooks.stack.mon_address, self.hooks.site
         mons = {
-            host: {name: self.hooks.mon_address(host, address) for name, address in named.items()}
+            host: {name: real(site, host, address) for name, address in named.items()}
             for host, named in self.section.mons.items()
         }
         return self.section.model_copy(update={"mons": mons})

@@ -176,7 +176,7 @@ class UpstreamCeph:
             self.base,
             names,
             self.hooks.wrap_osd,
-            self.hooks.wrap_client,
+            self.hooks.stack.wrap_client,
             self.hooks.osd_device,
         )
         one_pid = checkout.write_one_pid(f"{self.base}/run")
