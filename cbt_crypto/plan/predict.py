@@ -87,27 +87,30 @@ class Durations:
         """At which volumes are filled."""
         return folder.usual_fill_rate(self.steps) or self.filling or _PREFILL_MIB_PER_S
 
+    @cached_property
+    def by_kind(self) -> Mapping[str, list[float]]:
+        """What each kind of step took beyond what the file says."""
+        found: dict[str, list[float]] = {}
+        for step in self.steps:
+            kind = f"{step.get('step')} {step.get('how')}"
+            found.setdefault(kind, []).append(beyond_the_file(step))
+        return found
+
     def uncertainty(self, steps: Iterable[Step]) -> float:
         """Standard deviation of what all these steps take, beyond what the file says."""
-        extras: dict[str, list[float]] = {}
-        for noted in self.steps:
-            kind = f"{noted.get('step')} {noted.get('how')}"
-            extras.setdefault(kind, []).append(beyond_the_file(noted))
         steps = list(steps)
         counts = Counter(_kind(step) for step in steps if not isinstance(step, Prefill))
         # Seconds of small volumes say nothing of large ones; their rate is all that is known.
         total = (_SEEN * sum(self.of(step) for step in steps if isinstance(step, Prefill))) ** 2
         for kind, count in counts.items():
-            seen = extras.get(kind, ())
+            seen = self.by_kind.get(kind, ())
             if len(seen) > 1:
                 total += variance(seen) * (count + count**2 / len(seen))
         return math.sqrt(total)
 
 
 def _kind(step: Step) -> str:
-    if isinstance(step, Deploy):
-        return f"deploy {step.how.name.lower()}"
-    return "measure None"
+    return f"deploy {step.how.name.lower()}" if isinstance(step, Deploy) else "measure None"
 
 
 @dataclass(frozen=True)
@@ -435,11 +438,7 @@ class Forecast:
 
     def _share(self) -> float:
         """The part by which what the file does not say, such as a deployment, may be wrong."""
-        steps = self._durations.steps
-        by_kind: dict[str, list[float]] = {}
-        for step in steps:
-            kind = f"{step.get('step')} {step.get('how')}"
-            by_kind.setdefault(kind, []).append(beyond_the_file(step))
+        by_kind = self._durations.by_kind
         if not by_kind:
             return _GUESSED
         shares = [_spread(ratios) for ratios in by_kind.values() if len(ratios) >= _ENOUGH]
