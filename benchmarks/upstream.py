@@ -49,8 +49,8 @@ class OfUpstream(Scenario):
     unnamed: ClassVar[frozenset[str]] = frozenset()
     #: Options that are mappings for upstream.
     mappings: ClassVar[tuple[str, ...]] = ("prefill",)
-    #: In a command line of `program`: the number that upstream puts into file names.
-    volume_pattern: ClassVar[str]
+    #: In a command line of `program`: the number that upstream puts into file names, if any.
+    volume_pattern: ClassVar[str] = "()"
     #: Of the files with results, before the number: upstream makes JSON of it where it can.
     results: ClassVar[str] = "json_output"
     #: Whether upstream's `initialize` makes nothing, and whether `prefill` is another step.
@@ -111,8 +111,8 @@ class OfUpstream(Scenario):
         return True
 
     def volume_numbers(self) -> tuple[str, ...]:
-        """The numbers that upstream gives to the processes of each client."""
-        raise NotImplementedError
+        """The numbers that upstream gives to the processes of each client: none to a single one."""
+        return ("",)
 
     def required_programs(self) -> Sequence[str]:
         """The one that loads the cluster."""
@@ -173,11 +173,6 @@ class Kept(OfUpstream):
 
     kind: ClassVar[str] = KEPT
     mappings: ClassVar[tuple[str, ...]] = ("prefill", "auth", "workloads")
-    volume_pattern: ClassVar[str] = "()"
-
-    def volume_numbers(self) -> tuple[str, ...]:
-        """One for all processes of a client."""
-        return ("",)
 
 
 class Hsbench(Kept):
@@ -388,7 +383,6 @@ class Rbdfio(UpstreamFio):
     """
 
     name: ClassVar[str] = "rbdfio"
-    volume_pattern: ClassVar[str] = "()"
     results: ClassVar[str] = "output"
     initialize_only_waits: ClassVar[bool] = True
     defaults: ClassVar[Mapping[str, Any]] = {"log_avg_msec": 1000}
@@ -425,10 +419,6 @@ class Rbdfio(UpstreamFio):
     @override
     def after(self, tmp_dir: str) -> str:
         return rbd_images.detach_all(tmp_dir)
-
-    def volume_numbers(self) -> tuple[str, ...]:
-        """One process on each client; upstream gives it no number."""
-        return ("",)
 
 
 class Librbdfio(OfUpstream):
