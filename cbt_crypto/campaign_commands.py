@@ -69,7 +69,9 @@ def check(
         engine = choose(checkout)
         answers = preflight.survey_campaign(campaign, engine, cells)
     if as_json:
-        _print_json(config_file, answers)
+        is_good, found = not any(answer.error for answer in answers), list(map(asdict, answers))
+        document = {"format": 1, "file": str(config_file), "ok": is_good, "findings": found}
+        click.echo(json.dumps(document, indent=2))
     elif hosts:
         _print_table(_remote(engine, campaign), campaign, answers, fix_commands)
     if any(answer.error for answer in answers):
@@ -101,16 +103,6 @@ def _print_table(
 
 def _remote(engine: Engine, campaign: Campaign) -> Remote:
     return Remote(engine.common, campaign.cluster.tmp_dir, campaign.cluster.user)
-
-
-def _print_json(config_file: Path, answers: Sequence[HostFinding]) -> None:
-    document = {
-        "format": 1,
-        "file": str(config_file),
-        "ok": not any(answer.error for answer in answers),
-        "findings": [asdict(answer) for answer in answers],
-    }
-    click.echo(json.dumps(document, indent=2))
 
 
 @click.command(

@@ -56,19 +56,18 @@ def launch(options: RunOptions) -> None:
     archive = archive_of(campaign, options)
     if options.archive is None:
         _say(console, f"archive: {archive}")
-        _make(archive.parent)
+        try:
+            archive.parent.mkdir(exist_ok=True)
+        except OSError as error:
+            wrong = f"{error.strerror}; name an archive with -a"
+            raise UsageError(f"{archive.parent}: {wrong}") from None
     notification = _words(options.notify)
     if options.detached:
-        sys.exit(detach(archive, _arguments(options, archive), partial(_say, console)))
+        arguments = [word for word in sys.argv[1:] if word != "--detach"]
+        arguments += [] if options.archive else ["-a", str(archive)]
+        sys.exit(detach(archive, arguments, partial(_say, console)))
     with _notifying(notification, archive):
         sys.exit(_run_and_report(campaign, archive, options, console))
-
-
-def _make(results: Path) -> None:
-    try:
-        results.mkdir(exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{results}: {error.strerror}; name an archive with -a") from None
 
 
 def _run_and_report(
@@ -133,11 +132,6 @@ def _notify(command: Sequence[str]) -> None:
         fault = error.strerror or str(error)
     if fault:
         say_error(f"--notify: {command[0]}: {fault}")
-
-
-def _arguments(options: RunOptions, archive: Path) -> list[str]:
-    chosen = [] if options.archive else ["-a", str(archive)]
-    return [*(word for word in sys.argv[1:] if word != "--detach"), *chosen]
 
 
 def _run(

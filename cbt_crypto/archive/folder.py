@@ -273,20 +273,14 @@ def beyond_the_file(step: Mapping[str, Any]) -> float:
 
 def usual_fill_rate(steps: list[dict[str, Any]]) -> Optional[float]:
     """MiB/s at which volumes were filled; of small ones that is mostly what goes before it."""
-    rates = [
-        step["mib"] / step["seconds"]
-        for step in steps
-        if step.get("step") == "prefill" and step.get("seconds") and step.get("mib")
-    ]
+    filled = (step for step in steps if step.get("step") == "prefill" and step.get("mib"))
+    rates = [step["mib"] / step["seconds"] for step in filled if step.get("seconds")]
     return float(median(rates)) if rates else None
 
 
 def usual_seconds(steps: list[dict[str, Any]], kind: str, **about: Any) -> Optional[float]:
     """Median seconds of the steps of that kind and with those values; None without any."""
-    wanted = {"step": kind, **about}
-    seconds = [
-        step["seconds"]
-        for step in steps
-        if "seconds" in step and all(step.get(key) == value for key, value in wanted.items())
-    ]
+    wanted = {"step": kind, **about}.items()
+    alike = (step for step in steps if all(step.get(key) == value for key, value in wanted))
+    seconds = [step["seconds"] for step in alike if "seconds" in step]
     return float(median(seconds)) if seconds else None

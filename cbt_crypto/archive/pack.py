@@ -79,14 +79,11 @@ def _names(archive: Path) -> Iterator[str]:
 
 def _check_file(path: Path, status: os.stat_result) -> None:
     """Raise UsageError for a file of holes, which no reader would unpack, or of somebody else."""
+    shown = printable(str(path))
     if status.st_nlink > 1 and status.st_uid != path.parent.stat().st_uid:
-        raise UsageError(
-            f"{printable(str(path))}: is a hard link to a file of another user; remove it"
-        )
+        raise UsageError(f"{shown}: is a hard link to a file of another user; remove it")
     if status.st_size > FREE_BYTES and status.st_size > MOST_TIMES * status.st_blocks * 512:
-        raise UsageError(
-            f"{printable(str(path))}: is a sparse file, which no campaign writes; remove it"
-        )
+        raise UsageError(f"{shown}: is a sparse file, which no campaign writes; remove it")
 
 
 def _can_be_packed(name: str) -> bool:
@@ -110,13 +107,8 @@ def _write(target: Path, kind: str, root: Path, names: Sequence[str], **about: A
         try:
             with stream, zipfile.ZipFile(stream, "w") as packed:
                 sums = {name: _add(packed, root, name) for name in names}
-                manifest = {
-                    "format": FORMAT,
-                    "kind": kind,
-                    "made_by": f"cbt-crypto {__version__}",
-                    **about,
-                    "files": sums,
-                }
+                first = {"format": FORMAT, "kind": kind, "made_by": f"cbt-crypto {__version__}"}
+                manifest = {**first, **about, "files": sums}
                 with packed.open(_entry(MANIFEST), "w") as file:
                     file.write(json.dumps(manifest, indent=1).encode())
         except (OSError, Malformed) as error:
@@ -262,20 +254,19 @@ def _checked_size(stream: BinaryIO) -> int:
 def _unpacked(packed: zipfile.ZipFile, size: int, into: Path) -> Manifest:
     entries = packed.infolist()
     manifest = _manifest(packed, len(entries))
-    names = [entry.filename for entry in entries if entry.filename != MANIFEST]
+    files = [entry for entry in entries if entry.filename != MANIFEST]
+    names = [entry.filename for entry in files]
     if len(set(names)) != len(names) or set(names) != set(manifest.files):
         raise Malformed("holds other files than its manifest names")
     most = size * MOST_TIMES + FREE_BYTES
-    for entry in entries:
-        if entry.filename != MANIFEST:
-            _check(entry, manifest.kind)
+    for entry in files:
+        _check(entry, manifest.kind)
     folders = {parent for name in names for parent in PurePosixPath(name).parents}
     least = _LEAST_BYTES * (len(folders) + len(names))
     if sum(packed_file.size for packed_file in manifest.files.values()) + least > most:
         raise Malformed(f"would become more than {MOST_TIMES} times its size; not unpacked")
-    for entry in entries:
-        if entry.filename != MANIFEST:
-            _extract(packed, entry, manifest.files[entry.filename], into)
+    for entry in files:
+        _extract(packed, entry, manifest.files[entry.filename], into)
     return manifest
 
 
