@@ -62,8 +62,8 @@ def start(watches: Watches, directory: str) -> HostScripts:
 
 def _start(watches: Mapping[str, Any], directory: str) -> str:
     base = _base(directory)
-    asked = {"watches": watches, "base": base, "every_s": EVERY_S}
-    program = shell.call_of_main(watch_on_host, asked)
+    order = {"watches": watches, "base": base, "every_s": EVERY_S}
+    program = shell.call_of_main(watch_on_host, order)
     where = shlex.quote(base)
     return (
         f"{shell.stop_in_background(f'{base}.pid')}\n"
@@ -72,26 +72,22 @@ def _start(watches: Mapping[str, Any], directory: str) -> str:
     )
 
 
-def asked(directory: str) -> str:
+def asked(directory: str, text: str = "") -> str:
     """Shell text: the watcher runs programs of `shell.python` that follow, if it is still there."""
-    return _with_watcher(directory)
-
-
-def _with_watcher(directory: str, text: str = "") -> str:
     text = shell.calling(__file__, f"{shell.PYTHON}=python_of_watcher\n{text}")
     return f"watched={shlex.quote(_base(directory))}\n{text}"
 
 
 def ready(directory: str) -> str:
     """Shell text that waits for a look at everything; later programs run in the watcher."""
-    return _with_watcher(directory, f"wait_for_look {20 * _PATIENCE_S}")
+    return asked(directory, f"wait_for_look {20 * _PATIENCE_S}")
 
 
 def stop(directory: str) -> str:
     """Shell text that ends the watcher after a last look, and prints what it wrote."""
     end = shell.stop_in_background(f"{_base(directory)}.pid")
     show = 'cat "$watched.jsonl" 2>/dev/null || :\nrm -f "$watched".*'
-    return _with_watcher(directory, f"ask_to_end\n{end}\n{show}")
+    return asked(directory, f"ask_to_end\n{end}\n{show}")
 
 
 def parse(text: str) -> WatchRecord:
@@ -213,18 +209,12 @@ BACKGROUND_BYTES = 1 << 20
 def moved(site: Site, by_osd: Mapping[str, Mapping[str, Any]], seconds: float) -> CellOutcome:
     """What passed the OSDs in `seconds`, for cell.json: those measured, and those that idled."""
     idle = {f"osd.{osd.id}" for osd in site.idle}
-    outcome: CellOutcome = {
-        "storage": {name: about for name, about in by_osd.items() if name not in idle}
-    }
-    if site.group:
-        outcome["group"] = site.group
-        outcome["slices"] = site.slices
-        outcome["idle"] = {
-            name: {**about, "seconds": round(seconds, 3)}
-            for name, about in by_osd.items()
-            if name in idle
-        }
-    return outcome
+    measured = {name: about for name, about in by_osd.items() if name not in idle}
+    if not site.group:
+        return {"storage": measured}
+    took = {"seconds": round(seconds, 3)}
+    idled = {name: {**about, **took} for name, about in by_osd.items() if name in idle}
+    return {"storage": measured, "group": site.group, "slices": site.slices, "idle": idled}
 
 
 def judged(

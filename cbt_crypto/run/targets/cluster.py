@@ -89,10 +89,7 @@ class DeployedCluster:
             *(program_needed(program, site.mons) for program in (section.ceph_mon_cmd, *tools)),
             *_auth_cipher(section, site),
             *_ec_optimizations(section, site),
-            *(
-                program_needed(program, site.mgrs)
-                for program in (section.ceph_mgr_cmd, "ceph-conf")
-            ),
+            *(program_needed(each, site.mgrs) for each in (section.ceph_mgr_cmd, "ceph-conf")),
             program_needed(section.ceph_osd_cmd, site.osd_hosts),
         ]
 
@@ -131,9 +128,8 @@ class DeployedCluster:
         elif how is Transition.RESTART:
             self.cluster.restart()
         elif how is Transition.LIVE:
-            self.cluster.remote.run(
-                self._bound.after_osds(), "change the configuration", self._section.deploy_timeout
-            )
+            what, timeout = "change the configuration", self._section.deploy_timeout
+            self.cluster.remote.run(self._bound.after_osds(), what, timeout)
 
     def measure_on(self, scenario: Scenario) -> Site:
         """The cluster and the scenario's clients."""
