@@ -156,9 +156,8 @@ class Chooser:
             if len(self.free.get(node, ())) >= count:
                 taken, self.free[node] = self.free[node][:count], self.free[node][count:]
                 return taken
-        free = ", ".join(
-            f"{len(cores)} in node {node}" for node, cores in sorted(self.free.items())
-        )
+        left = sorted(self.free.items())
+        free = ", ".join(f"{len(cores)} in node {node}" for node, cores in left)
         raise Impossible(
             f"osd_cores asks for {_cores(count)} of {where}, and free are {free}; lower it, or "
             "name another numa"

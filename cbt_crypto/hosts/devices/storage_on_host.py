@@ -56,11 +56,8 @@ def read_facts(osd: Dict[str, Any], layers: Layers) -> Dict[str, Any]:
         devices = opened_by_osd(pid, osd["file"])
     except FileNotFoundError:
         return {"running": False, "named": named, "opened": {}}
-    return {
-        "running": True,
-        "named": named,
-        "opened": {device: layers.below(device) for device in devices},
-    }
+    below = {device: layers.below(device) for device in devices}
+    return {"running": True, "named": named, "opened": below}
 
 
 class Changes:

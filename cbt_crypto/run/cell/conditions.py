@@ -278,8 +278,7 @@ class Counter:
 
     def moved(self) -> dict[str, dict[str, Any]]:
         """What passed each OSD, or drive, between the two readings."""
-        before, after = self.readings
-        return between(before, after)
+        return between(*self.readings)
 
     def slow(self) -> list[dict[str, Any]]:
         """The slow operations that ended between the readings, for cell.json."""
@@ -294,9 +293,7 @@ class Counter:
     def perf(self) -> dict[str, float]:
         """What the OSDs counted between the readings, by `perf dump`'s path; no fallen gauges."""
         before, after = self.readings
-        measured = {f"osd.{osd.id}" for osd in self._site.osds} - {
-            f"osd.{osd.id}" for osd in self._site.idle
-        }
+        measured = {*map(name_of, self._site.osds)} - {*map(name_of, self._site.idle)}
         sums: dict[str, float] = {}
         for name in sorted(measured & set(before) & set(after)):
             first = before[name]["perf"]
@@ -364,14 +361,10 @@ def parsed(site: Site, outputs: HostOutputs) -> dict[str, dict[str, Any]]:
                 slow = _slow(answers.get(f"{name} {ask}", {}) for ask in _SLOW)
                 by_carrier[name] = {"host": host, **counted, "slow": slow, **told}
         for drive in site.drives:
-            told = devices.get(f"drive {drive.name}", {})
+            name = f"drive {drive.name}"
+            told = devices.get(name, {})
             if drive.host == host and told and "error" not in told:
-                by_carrier[f"drive {drive.name}"] = {
-                    "host": host,
-                    "counters": {},
-                    "perf": {},
-                    **told,
-                }
+                by_carrier[name] = {"host": host, "counters": {}, "perf": {}, **told}
     return by_carrier
 
 

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Optional
 
-from cbt_crypto.cluster_overlays.base import (
-    Finding,
-    Overlay,
-    Seen,
-    Verdict,
-    Watch,
-    judge_all,
-)
+from cbt_crypto.cluster_overlays import base
+from cbt_crypto.cluster_overlays.base import Finding, Overlay, Seen, Verdict, Watch
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.contract import Looked, Looks
 from cbt_crypto.errors import RunError
@@ -36,16 +30,10 @@ UpFrom = Mapping[int, int]
 def watch_daemons(site: Site) -> Mapping[str, Watch]:
     """The processes of OSDs."""
     source = shell.program(daemons_on_host)
-    return {
-        host: Watch(
-            source,
-            {
-                name_of(osd): {"pid_file": osd.pid_file, "socket": osd.admin_socket}
-                for osd in site.osds_of(host)
-            },
-        )
-        for host in site.osd_hosts
-    }
+    asked: dict[str, dict[str, Any]] = {host: {} for host in site.osd_hosts}
+    for osd in site.osds:
+        asked[osd.host][name_of(osd)] = {"pid_file": osd.pid_file, "socket": osd.admin_socket}
+    return {host: Watch(source, osds) for host, osds in asked.items()}
 
 
 def judge_daemons(
@@ -53,7 +41,7 @@ def judge_daemons(
 ) -> Verdict:
     """Whether each OSD is one process all the time, and `up_from` is alike before and after."""
     findings = {osd: _finding(osd, seen.get(osd.host, ()), up_from) for osd in site.osds}
-    return judge_all(Overlay(), findings, "were the same processes throughout, and up")
+    return base.judge_all(Overlay(), findings, "were the same processes throughout, and up")
 
 
 def lost_osds(site: Site, seen: Mapping[str, Sequence[Seen]]) -> Optional[str]:
@@ -94,17 +82,12 @@ def _fault(runs: Sequence[Any], epochs: Sequence[Optional[int]]) -> Optional[str
 
 def served_operations(records: Mapping[str, WatchRecord]) -> dict[str, dict[str, int]]:
     """OSD name -> clients' operations in the cell, and its placement groups, if told twice."""
-    return {name: counts for record in records.values() for name, counts in _served(record)}
-
-
-def _served(record: WatchRecord) -> Iterator[tuple[str, dict[str, int]]]:
-    looks = record.counted.get(NAME, [])
-    if len(looks) < 2:
-        return
-    first, last = looks[0], looks[-1]
-    for name in first:
-        if name in last:
-            yield name, {**last[name], "ops": last[name]["ops"] - first[name]["ops"]}
+    served = {}
+    for looks in (record.counted.get(NAME, []) for record in records.values()):
+        first, last = (looks[0], looks[-1]) if len(looks) > 1 else ({}, {})
+        for name in filter(last.__contains__, first):
+            served[name] = {**last[name], "ops": last[name]["ops"] - first[name]["ops"]}
+    return served
 
 
 _BEGIN = "@cbt-crypto-probe"
@@ -269,9 +252,11 @@ def _verdict(overlay: Overlay, site: Site, evidence: Evidence) -> dict[str, Any]
     name = overlay.name
     seen = watch.seen_of(name, evidence.watched)
     verdict = overlay.judge(site, evidence.before.get(name, {}), evidence.after.get(name, {}))
-    fault = _fault_seen(overlay, site, evidence, seen) if verdict.proved else None
-    if fault:
-        verdict = Verdict(False, fault, verdict.evidence)
+    if verdict.proved:
+        # It may have been otherwise during the cell, though it was right before and after it.
+        gap = watch.fault(name, tuple(overlay.watch(site)), evidence.watched)
+        fault = gap or overlay.judge_seen(site, seen)
+        verdict = Verdict(False, fault, verdict.evidence) if fault else verdict
     return {
         "overlay": name,
         "present": overlay.is_present,
@@ -280,14 +265,6 @@ def _verdict(overlay: Overlay, site: Site, evidence: Evidence) -> dict[str, Any]
         "reason": verdict.reason,
         "evidence": document_without({**verdict.evidence, **overlay.evidence_seen(site, seen)}),
     }
-
-
-def _fault_seen(
-    overlay: Overlay, site: Site, evidence: Evidence, seen: Mapping[str, Sequence[Seen]]
-) -> Optional[str]:
-    """What was otherwise during the cell, though it was right before and after it."""
-    gap = watch.fault(overlay.name, tuple(overlay.watch(site)), evidence.watched)
-    return gap or overlay.judge_seen(site, seen)
 
 
 def _same_osds(site: Site, evidence: Evidence) -> dict[str, Any]:
