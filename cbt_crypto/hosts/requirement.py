@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Optional
 
@@ -72,32 +73,30 @@ class KeysInMemory(Fact):
         return swap_advice(output)
 
 
-#: Program -> the package that has it, for apt and, where it is another, for dnf.
-PACKAGES = {
-    "ceph": "ceph-common",
-    "rbd": "ceph-common",
-    "rados": "ceph-common",
-    "ceph-mon": "ceph-mon",
-    "ceph-mgr": "ceph-mgr",
-    "ceph-osd": "ceph-osd",
-    "ceph-mds": "ceph-mds",
-    "ceph-fuse": "ceph-fuse",
-    "mount.ceph": "ceph-common",
-    "ceph-authtool": "ceph-common",
-    "ceph-conf": "ceph-common",
-    "monmaptool": "ceph-base",
-    "osdmaptool": "ceph-base",
-    "python3": "python3",
-    "collectl": "collectl (dnf: from EPEL), or write `sampler:` in monitoring_profiles",
-    "etcd": "etcd-server (dnf: etcd)",
-    "fio": "fio (dnf: and fio-engine-rbd)",
-    "scp": "openssh-client (dnf: openssh-clients)",
-    "pdsh": "pdsh (dnf: pdsh-rcmd-ssh, from EPEL)",
-    "pdcp": "pdsh (dnf: pdsh-rcmd-ssh, from EPEL)",
-    "mkfs.ext4": "e2fsprogs",
-    "mkfs.xfs": "xfsprogs",
-    "perf": "linux-perf (dnf: perf)",
-    "stress-ng": "stress-ng",
+#: What a sentence calls missing -> the packages that have it, by apt and by dnf.
+PACKAGES: Mapping[str, tuple[str, str]] = {
+    **dict.fromkeys(("ceph", "rbd", "rados", "ceph-authtool", "ceph-conf"), ("ceph-common",) * 2),
+    **dict.fromkeys(("monmaptool", "osdmaptool"), ("ceph-base",) * 2),
+    **dict.fromkeys(("pdsh", "pdcp"), ("pdsh", "epel-release pdsh pdsh-rcmd-ssh")),
+    **dict.fromkeys(("blkid", "wipefs", "unshare"), ("util-linux",) * 2),
+    **dict.fromkeys(("ip", "bridge"), ("iproute2", "iproute")),
+    **{f"ceph-{kind}": (f"ceph-{kind}",) * 2 for kind in ("mon", "mgr", "osd", "mds", "fuse")},
+    "mount.ceph": ("ceph-common",) * 2,
+    "Python's rados module": ("python3-rados",) * 2,
+    "python3": ("python3",) * 2,
+    "scp": ("openssh-client", "openssh-clients"),
+    "collectl": ("collectl", "epel-release collectl"),
+    "etcd": ("etcd-server", "etcd"),
+    "fio": ("fio", "fio fio-engine-rbd"),
+    "perf": ("linux-perf", "perf"),
+    "stress-ng": ("stress-ng",) * 2,
+    "cryptsetup": ("cryptsetup-bin", "cryptsetup"),
+    "dmsetup": ("dmsetup", "device-mapper"),
+    "tuned-adm": ("tuned",) * 2,
+    "wg": ("wireguard-tools",) * 2,
+    "mdadm": ("mdadm",) * 2,
+    "mkfs.ext4": ("e2fsprogs",) * 2,
+    "mkfs.xfs": ("xfsprogs",) * 2,
 }
 #: Program -> its column in the table of `check`: its own, that of its package, or Ceph's.
 _COLUMNS = {
@@ -110,8 +109,11 @@ _COLUMNS = {
 
 def program_needed(program: str, hosts: tuple[str, ...]) -> Requirement:
     """The requirement that these hosts have a program."""
-    package = PACKAGES.get(program)
-    cure = f"install {package}" if package else "name it in the file by its whole path"
+    cure = "name it in the file by its whole path"
+    if program in PACKAGES:
+        by_apt, by_dnf = PACKAGES[program]
+        cure = f"install {by_apt}" if by_apt == by_dnf else f"install {by_apt} (dnf: {by_dnf})"
+    cure += ", or write `sampler:` in monitoring_profiles" if program == "collectl" else ""
     sentence = f"{program} is missing; {cure}"
     # As root finds it, who starts some of them.
     script = (

@@ -163,9 +163,13 @@ def checks(campaign: Campaign, cells: Sequence[Cell], stacks: Sequence[Stack]) -
         *root_needed(campaign, stacks, site),
         *device_needs(sites),
     ]
-    for of_variant in sites:
-        for stack in stacks:
-            needs += _overlay_needs(stack, of_variant)
+    needs += [
+        replace(need, column=overlay.name)
+        for of_variant in sites
+        for stack in stacks
+        for overlay in stack.overlays
+        for need in overlay.requirements(stack.below(overlay, of_variant))
+    ]
     # Configurations that name the same overlay need the same.
     return list(dict.fromkeys(needs))
 
@@ -174,12 +178,6 @@ def needs_of(campaign: Campaign, cells: Sequence[Cell]) -> list[Requirement]:
     """What `cells` need, in all their configurations."""
     names = dict.fromkeys(cell.configuration for cell in cells)
     return checks(campaign, cells, [Stack(campaign.configurations[name]) for name in names])
-
-
-def _overlay_needs(stack: Stack, site: Site) -> Iterator[Requirement]:
-    for overlay in stack.overlays:
-        for need in overlay.requirements(stack.below(overlay, site)):
-            yield replace(need, column=overlay.name)
 
 
 def _versions(campaign: Campaign, cells: Sequence[Cell]) -> dict[str, tuple[str, tuple[str, ...]]]:

@@ -141,12 +141,11 @@ def facts(site: Site, user: Optional[str], data_bytes_per_osd: int) -> list[Fact
 
 def version_facts(programs: Mapping[str, tuple[str, Sequence[str]]]) -> list[Fact]:
     """Column -> (program, hosts) as facts."""
-    return [
-        Version(
-            f"version of {program}", tuple(hosts), f"{shlex.quote(program)} --version 2>&1", column
-        )
-        for column, (program, hosts) in programs.items()
-    ]
+    versions: list[Fact] = []
+    for column, (program, hosts) in programs.items():
+        ask = f"{shlex.quote(program)} --version 2>&1"
+        versions.append(Version(f"version of {program}", tuple(hosts), ask, column))
+    return versions
 
 
 def _space(site: Site, host: str, data_bytes_per_osd: int) -> Space:
@@ -214,9 +213,8 @@ def survey(remote: Remote, hosts: Sequence[str], needs: Sequence[Requirement]) -
     by_host = _by_host(needs)
     scripts = {host: _script(by_host.get(host, [])) for host in hosts}
     sent = time.time()
-    limit_s = _TIMEOUT_S + max(
-        (sum(n.takes_s for _, n in of) for of in by_host.values()), default=0
-    )
+    longest_s = max((sum(n.takes_s for _, n in of) for of in by_host.values()), default=0)
+    limit_s = _TIMEOUT_S + longest_s
     results = remote.attempt(scripts, limit_s, "look at the host")
     received = time.time()
     findings: list[HostFinding] = []
@@ -225,12 +223,8 @@ def survey(remote: Remote, hosts: Sequence[str], needs: Sequence[Requirement]) -
         if result.status == 0:
             findings += _findings(host, by_host.get(host, []), parts_of(result.stdout))
     reached = {host: result.stdout for host, result in results.items() if result.status == 0}
-    return [
-        *findings,
-        *_clocks(reached, sent, received),
-        *_differences(findings),
-        *_clusters(findings),
-    ]
+    clocks = _clocks(reached, sent, received)
+    return [*findings, *clocks, *_differences(findings), *_clusters(findings)]
 
 
 def parts_of(text: str) -> dict[str, str]:
@@ -265,11 +259,9 @@ def _reached(host: str, result: HostResult, limit_s: int) -> HostFinding:
         return HostFinding(host, "ssh", "ok")
     if result.timed_out:
         return HostFinding(host, "ssh", "no", f"does not answer within {limit_s} s; look at it")
-    if result.status is not None:
-        return HostFinding(
-            host, "ssh", "no", f"cannot be read{_why(result)}; fix its shell or PATH"
-        )
     error = f"cannot be reached{_why(result)}; ssh to it must work without a password"
+    if result.status is not None:
+        error = f"cannot be read{_why(result)}; fix its shell or PATH"
     return HostFinding(host, "ssh", "no", error)
 
 
@@ -320,12 +312,8 @@ def _bounds(text: str, sent: float, received: float) -> Optional[tuple[float, fl
 
 def _clock(host: str, offset: Optional[float]) -> HostFinding:
     if offset is None:
-        return HostFinding(
-            host,
-            "clock",
-            "?",
-            warning="its clock cannot be read; see what date +%s.%N prints there",
-        )
+        warning = "its clock cannot be read; see what date +%s.%N prints there"
+        return HostFinding(host, "clock", "?", warning=warning)
     shown = f"{offset:+.1f} s" if abs(offset) >= CLOCK_WARN_S else "ok"
     sentence = (
         f"its clock is {abs(offset):.1f} s {'ahead of' if offset > 0 else 'behind'} the head's; "

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cbt_crypto.hosts.remote import Remote
+from cbt_crypto.hosts.requirement import PACKAGES
 from cbt_crypto.run.preflight.survey import HostFinding
 
 
@@ -75,31 +76,6 @@ def _field(findings: Sequence[HostFinding], column: str) -> Text:
     return Text(text, style="green" if text == "ok" else "")
 
 
-#: What a sentence calls missing -> the packages that have it, by apt and by dnf.
-PACKAGES: Mapping[str, tuple[str, str]] = {
-    **dict.fromkeys(("ceph", "rbd", "rados", "ceph-authtool", "ceph-conf"), ("ceph-common",) * 2),
-    **dict.fromkeys(("monmaptool", "osdmaptool"), ("ceph-base",) * 2),
-    **dict.fromkeys(("pdsh", "pdcp"), ("pdsh", "epel-release pdsh pdsh-rcmd-ssh")),
-    **dict.fromkeys(("blkid", "wipefs", "unshare"), ("util-linux",) * 2),
-    **dict.fromkeys(("ip", "bridge"), ("iproute2", "iproute")),
-    **{f"ceph-{kind}": (f"ceph-{kind}",) * 2 for kind in ("mon", "mgr", "osd", "mds", "fuse")},
-    "mount.ceph": ("ceph-common",) * 2,
-    "Python's rados module": ("python3-rados",) * 2,
-    "python3": ("python3",) * 2,
-    "scp": ("openssh-client", "openssh-clients"),
-    "collectl": ("collectl", "epel-release collectl"),
-    "etcd": ("etcd-server", "etcd"),
-    "fio": ("fio", "fio fio-engine-rbd"),
-    "perf": ("linux-perf", "perf"),
-    "stress-ng": ("stress-ng",) * 2,
-    "cryptsetup": ("cryptsetup-bin", "cryptsetup"),
-    "dmsetup": ("dmsetup", "device-mapper"),
-    "tuned-adm": ("tuned",) * 2,
-    "wg": ("wireguard-tools",) * 2,
-    "mdadm": ("mdadm",) * 2,
-    "mkfs.ext4": ("e2fsprogs",) * 2,
-    "mkfs.xfs": ("xfsprogs",) * 2,
-}
 #: Beginnings of other sentences -> the same.
 _OTHERS: Sequence[tuple[str, tuple[str, str]]] = (
     ("LVM's commands are missing", ("lvm2",) * 2),

@@ -9,7 +9,6 @@ from typing import Optional
 
 import pytest
 
-from cbt_crypto.hosts import requirement
 from cbt_crypto.run.preflight import table
 from cbt_crypto.run.preflight.check import how_to_fix
 from cbt_crypto.run.preflight.survey import HostFinding
@@ -85,7 +84,3 @@ def test_what_a_host_says_is_never_a_command(said: str) -> None:
 def test_a_host_without_a_known_manager_is_left_to_people() -> None:
     findings = [HostFinding("osd0", "fio", "no", "fio is missing; install fio")]
     assert list(table.script(findings, {}, None))[-1].startswith("# by hand: fio is missing")
-
-
-def test_every_program_that_a_campaign_needs_is_known() -> None:
-    assert set(requirement.PACKAGES) <= set(table.PACKAGES)
