@@ -229,12 +229,8 @@ def places_of(campaign: Campaign) -> dict[str, dict[str, Any]]:
     overlays = sorted({o.name for named in campaign.configurations.values() for o in named})
     left_by_host: dict[str, dict[str, Any]] = {}
     for host in site.hosts:
-        mark = f"CBT_CRYPTO_MARK={site.tmp_dir}@{host}"
-        left_by_host[host] = {
-            "tmp_dir": site.tmp_dir,
-            "mark": mark,
-            "devices": list(site.devices_of(host)),
-        }
+        mark, devices = f"CBT_CRYPTO_MARK={site.tmp_dir}@{host}", list(site.devices_of(host))
+        left_by_host[host] = {"tmp_dir": site.tmp_dir, "mark": mark, "devices": devices}
         if overlays and host in (*site.osd_hosts, *site.clients):
             left_by_host[host]["overlays"] = overlays
     return left_by_host

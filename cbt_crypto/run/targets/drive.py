@@ -10,14 +10,8 @@ from typing import ClassVar, Optional
 from typing_extensions import override
 
 from cbt_crypto.benchmarks.base import Scenario, Volume
-from cbt_crypto.cluster_overlays.base import (
-    Overlay,
-    StorageFacts,
-    Transition,
-    Verdict,
-    storage_of,
-    storage_script,
-)
+from cbt_crypto.cluster_overlays import base
+from cbt_crypto.cluster_overlays.base import Overlay, StorageFacts, Transition, Verdict
 from cbt_crypto.cluster_overlays.stack import Stack, leftovers
 from cbt_crypto.engine.contract import Cluster
 from cbt_crypto.hosts.devices import destroy, lvm_and_md
@@ -127,13 +121,9 @@ def undo(drives: Sequence[Drive], stacks: Sequence[Stack], site: Site) -> HostSc
         places = [shlex.quote(drive.mount_point) for drive in of_host]
         texts = [f"! mountpoint -q {place} || $SUDO umount {place}" for place in places]
         # An array over members that are encrypted goes before their mappings, another after its.
-        texts += [
-            lvm_and_md.stop(drive, site.tmp_dir) for drive in of_host if drive.encrypts_members
-        ]
-        texts += [overlays[host]] if host in overlays else []
-        texts += [
-            lvm_and_md.stop(drive, site.tmp_dir) for drive in of_host if not drive.encrypts_members
-        ]
+        before = [lvm_and_md.stop(d, site.tmp_dir) for d in of_host if d.encrypts_members]
+        after = [lvm_and_md.stop(d, site.tmp_dir) for d in of_host if not d.encrypts_members]
+        texts += [*before, *([overlays[host]] if host in overlays else []), *after]
         devices = dict.fromkeys(device for drive in of_host for device in drive.devices)
         texts.append(destroy.empty(site.tmp_dir, devices))
         scripts[host] = sequence(texts, keep_going=True)
@@ -153,7 +143,7 @@ def script(drives: Sequence[Drive]) -> str:
         | ({"members": list(drive.devices)} if drive.array else {})
         for drive in drives
     }
-    return storage_script(parameters)
+    return base.storage_script(parameters)
 
 
 class DriveProof(Overlay):
@@ -167,7 +157,7 @@ class DriveProof(Overlay):
 
     @override
     def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
-        looks = [storage_of(site, outputs) for outputs in (before, after)]
+        looks = [base.storage_of(site, outputs) for outputs in (before, after)]
         (drive,) = site.drives
         first, last = (look.get(name_of(drive)) for look in looks)
         fault = _made_of(drive, first) or _made_of(drive, last) or _used(last)

@@ -108,13 +108,9 @@ def discover(remote: Remote, site: Site, cluster: ClusterSection) -> Found:
             )
         directories.setdefault(host, {})[str(osd["id"])] = str(osd.get("osd_data", ""))
     source = shell.program(sockets_on_host)
-    outputs = remote.run(
-        {
-            host: shell.python(source, {"fsid": fsid, "osds": osds})
-            for host, osds in directories.items()
-        },
-        _FIND, 120,
-    )  # fmt: skip
+    asked = {host: {"fsid": fsid, "osds": osds} for host, osds in directories.items()}
+    scripts = {host: shell.python(source, of_host) for host, of_host in asked.items()}
+    outputs = remote.run(scripts, _FIND, 120)
     answers = {host: answer_of(host, _FIND, text, _sockets_in) for host, text in outputs.items()}
     osds = [
         _osd(cluster, host, int(number), directory, answers[host].get(number))
