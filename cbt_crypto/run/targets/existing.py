@@ -28,6 +28,7 @@ from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.checks import origin_of
 from cbt_crypto.plan.file.cluster import ClusterSection, Variant
+from cbt_crypto.plan.file.field_types import HOST_NAME
 from cbt_crypto.plan.layout import cell_site, ceph_dir, site_of
 from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.steps import Deploy, volumes_of
@@ -170,7 +171,8 @@ def _sockets_in(text: str) -> dict[str, Any]:
 def _hosts(remote: Remote, cluster: ClusterSection, names: Sequence[str]) -> dict[str, str]:
     """What the OSDs call their hosts -> what the file, and so ssh, calls them."""
     if not cluster.osds:
-        return {name: name for name in names}
+        # They are an OSD's word, and ssh takes one that begins with - for an option.
+        return {name: name for name in names if re.fullmatch(HOST_NAME, name)}
     script = "hostname; hostname -s 2>/dev/null || :; hostname -f 2>/dev/null || :"
     outputs = remote.run(dict.fromkeys(cluster.osds, script), "ask the host for its name", 60)
     host_of: dict[str, str] = {}

@@ -118,6 +118,16 @@ def test_an_osd_on_a_host_that_is_not_named_is_told(campaign_of: Make) -> None:
         existing.discover(remote, site_of(cluster), cluster)
 
 
+@pytest.mark.parametrize("name", ["-oProxyCommand=touch x", "a,b", "root@b", "b[1-9]", "", "b\n"])
+def test_what_is_no_name_of_a_host_is_not_given_to_ssh(campaign_of: Make, name: str) -> None:
+    """What an OSD calls its host was asked by that name: an option ran programs on the head."""
+    cluster = campaign_of(cluster={**EXISTING, "osds": ...}).cluster
+    metadata = json.dumps([{"id": 1, "hostname": name, "osd_data": "/x"}])
+    hosts = FakeHosts(lambda host, command: f"f-s-i-d\n{metadata}")
+    with pytest.raises(RunError, match=r"(?s)^osd\.1 is on .*, which is none of"):
+        existing.discover(hosts.remote(), site_of(cluster), cluster)
+
+
 def test_a_host_that_takes_another_s_name_is_refused(campaign_of: Make) -> None:
     """It was asked about the other's OSDs, and its word was all that was known of them."""
     cluster = campaign_of(cluster=EXISTING).cluster
