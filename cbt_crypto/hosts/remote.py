@@ -60,9 +60,11 @@ class Execution(Protocol):
 
 @lru_cache(maxsize=1)
 def local_names() -> frozenset[str]:
-    """Names of this machine."""
-    name = socket.gethostname()
-    return frozenset({"localhost", "127.0.0.1", name, name.split(".")[0], socket.getfqdn()})
+    """Names of this machine. What DNS says of its address alone may be another host's name."""
+    name, full = socket.gethostname(), socket.getfqdn()
+    short = name.split(".")[0]
+    own = {full} if full.split(".")[0] == short else set()
+    return frozenset({"localhost", "127.0.0.1", name, short, *own})
 
 
 def own_name() -> str:

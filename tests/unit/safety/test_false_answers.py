@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.cluster_overlays.network import Network
 from cbt_crypto.cluster_overlays.osd_service import CACHE, CACHE_BYTES, OPEN_FILES, OsdService
 from cbt_crypto.cluster_overlays.secure_messenger import SecureMessenger
-from cbt_crypto.hosts import admin_socket
+from cbt_crypto.hosts import admin_socket, remote
 from cbt_crypto.hosts.site import Drive, HostOutputs, Osd, Site
 from cbt_crypto.run.targets.drive import DriveProof
 
@@ -60,6 +61,17 @@ def test_one_host_does_not_prove_what_is_on_another(
     assert overlay.judge(site, said, said).proved
     lies = {**said, "hostile": said.get("hostile", "") + "\n" + said.get(moved, ""), moved: ""}
     assert overlay.judge(site, lies, lies).proved == (moved not in said)
+
+
+def test_a_host_is_not_this_machine_because_dns_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an old PTR record of the head's address, its own disks were those of osd1."""
+    monkeypatch.setattr(socket, "gethostname", lambda: "head")
+    for full, own in (("osd1.example.org", False), ("head.example.org", True), ("head", True)):
+        monkeypatch.setattr(socket, "getfqdn", lambda full=full: full)
+        remote.local_names.cache_clear()
+        assert remote.is_local(full) is own
+        assert remote.is_local("head") and remote.is_local("localhost")
+    remote.local_names.cache_clear()
 
 
 def test_a_lie_that_comes_last_does_not_replace_the_truth() -> None:
