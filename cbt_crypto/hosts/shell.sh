@@ -2,10 +2,12 @@
 # Ends what was started on a host, and waits for what samples it.
 
 # Prints those of `$seen` that have a thread which is not at its end. A process loses its
-# environment, and with it our mark, before it lets go of files and devices.
+# environment, and with it our mark, before it lets go of files and devices. Another user's may have
+# its number by now.
 ending() {
     for pid in $seen; do
-        ! grep -hs '^State:' /proc/$pid/task/*/status | grep -qv '[ZX] (' || echo $pid
+        ! grep -hs '^State:' /proc/$pid/task/*/status | grep -qv '[ZX] (' ||
+            echo /proc/$pid/status | believed "" | cut -d/ -f3
     done
 }
 

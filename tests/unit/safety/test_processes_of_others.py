@@ -142,6 +142,28 @@ for _ in range(600):
 print("up", flush=True)
 time.sleep(60)
 """
+#: Starts a process with a mark, whose number another user's process has as soon as it has ended.
+REUSED = """
+import ctypes, os, subprocess, sys, time
+ours = subprocess.Popen(["/bin/sleep", "60"], env={"CBT_CRYPTO_MARK": sys.argv[1]}, stdout=2)
+print("up", flush=True)
+ours.wait()
+his = 0
+while his != ours.pid:
+    with open("/proc/sys/kernel/ns_last_pid", "w") as file:
+        file.write(str(ours.pid - 1))
+    his = os.fork()
+    if his == 0:
+        if os.getpid() == ours.pid:
+            os.setuid(65534)
+            ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)
+            time.sleep(60)
+        os._exit(0)
+    if his != ours.pid:
+        os.waitpid(his, 0)
+print("his", flush=True)
+time.sleep(60)
+"""
 Run = Callable[..., "subprocess.Popen[str]"]
 
 
@@ -363,6 +385,24 @@ def test_a_campaign_s_user_s_processes_are_ended(run: Run, own: str) -> None:
     text = f"export CBT_CRYPTO_UID={NOBODY} CBT_CRYPTO_MARK={mark}\n{kill_script(('KILL',))}"
     assert sh(text).returncode == 0
     assert ours.wait(5) == -9
+
+
+@pytest.mark.parametrize("by_session", [False, True])
+def test_his_process_that_has_the_number_of_ours_is_not_waited_for(
+    run: Run, own: str, tmp_path: Path, by_session: bool
+) -> None:
+    """Who takes each number that is free had tear-downs end with "these processes do not end"."""
+    if not os.path.exists("/proc/sys/kernel/ns_last_pid"):
+        pytest.skip("the kernel gives no number that is asked for")
+    mark = f"{own}@localhost"
+    host = run(REUSED, mark, prefix=())
+    text = kill_script(("KILL",), timeout=5)
+    if by_session:
+        (tmp_path / "pid").write_text(str(os.getsid(host.pid)))
+        text = shell.stop_in_background(str(tmp_path / "pid"), ("KILL",)) + '\n[ -z "$pid" ]'
+    done = sh(f"export CBT_CRYPTO_MARK={mark}\n{text}")
+    assert host.stdout is not None and host.stdout.readline() == "his\n"
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_so_many_of_his_that_grep_is_not_started_hide_none_of_ours(run: Run, own: str) -> None:
