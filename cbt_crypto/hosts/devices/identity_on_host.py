@@ -296,12 +296,17 @@ def _names(folder: str) -> List[str]:
 def _check_mounts(node: str) -> None:
     try:
         listed = subprocess.check_output(
-            ["lsblk", "-nro", "MOUNTPOINT", node], stderr=subprocess.DEVNULL
+            ["lsblk", "-nro", "MAJ:MIN", node], stderr=subprocess.DEVNULL
         )
     except (OSError, subprocess.CalledProcessError):
         raise Refused("cannot be read with lsblk; install util-linux") from None
-    if listed.strip():
-        raise Refused("is mounted, or a part of it is; name another device")
+    numbers = set(listed.decode().split())
+    for fields in mounts():
+        kind, source = fields[fields.index("-") + 1 :][:2]
+        # As of Btrfs, which has numbers of its own. Any user calls his FUSE what he likes.
+        is_named = not kind.startswith("fuse") and number_at(source) in numbers
+        if fields[2] in numbers or is_named:
+            raise Refused("is mounted, or a part of it is; name another device")
     if node in _of_the_system():
         raise Refused("holds the system; name another device")
 

@@ -187,6 +187,39 @@ def test_a_mount_that_only_another_namespace_sees(bench: Bench) -> None:
         container.communicate(b"\n")
 
 
+#: As fusermount3 mounts for any user, who chooses what the mount is said to be of.
+_FUSE = """\
+import ctypes, os, sys
+opened = os.open("/dev/fuse", os.O_RDWR)
+options = f"fd={opened},rootmode=40000,user_id=65534,group_id=65534".encode()
+source, place = map(os.fsencode, sys.argv[1:])
+if ctypes.CDLL(None).mount(source, place, b"fuse.x", 6, options) == 0:
+    print("up", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_mount_of_a_user_s_that_is_said_to_be_of_the_device(bench: Bench) -> None:
+    """Who mounted so kept a campaign from its drive, and its drive from being emptied."""
+    _, device = bench.disk("disk")
+    place = bench.folder / "mnt"
+    place.mkdir()
+    bench.begin(device, wipe=True)
+    bench.good(destroy.claim(bench.tmp_dir, [device]))
+    words = [sys.executable, "-c", _FUSE, device, str(place)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as his:
+        if his.stdout is None or his.stdout.readline() != b"up\n":
+            pytest.skip("the kernel has no FUSE here")
+        try:
+            assert run("lsblk", "-nro", "MOUNTPOINT", device) == str(place)
+            look = bench.good(destroy.look(bench.tmp_dir, device, "osd_devices"))
+            assert look.splitlines()[0] == "ok"
+            bench.good(destroy.empty_all(bench.tmp_dir))
+        finally:
+            run("umount", "--lazy", str(place))
+            his.communicate(b"")
+
+
 def test_a_mount_that_was_detached_and_is_still_in_use(bench: Bench) -> None:
     file, device = bench.disk("disk")
     run("mkfs.ext4", "-q", device)
