@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -491,10 +492,10 @@ def test_his_process_is_no_osd(run: Run, folder: Path) -> None:
 
 @pytest.mark.parametrize("user", [167, 0])
 def test_an_osd_of_the_user_ceph_is_one(run: Run, folder: Path, user: int) -> None:
-    socket = folder / "any name"
-    osd = run(ANSWERS, str(socket), prefix=("setpriv", f"--reuid={user}", "--clear-groups"))
+    path = folder / "any name"
+    osd = run(ANSWERS, str(path), prefix=("setpriv", f"--reuid={user}", "--clear-groups"))
     (found,) = json.loads(_osds().stdout).values()
-    assert (found["pid"], found["socket"]) == (osd.pid, f"/proc/{osd.pid}/root{socket}")
+    assert (found["pid"], found["socket"]) == (osd.pid, f"/proc/{osd.pid}/root{path}")
 
 
 def test_two_that_say_they_are_one_osd_are_refused(run: Run, folder: Path) -> None:
@@ -503,6 +504,33 @@ def test_two_that_say_they_are_one_osd_are_refused(run: Run, folder: Path) -> No
     done = _osds()
     assert done.returncode != 0 and "Traceback" not in done.stderr
     assert "osd.0 answers at /proc/" in done.stderr
+
+
+#: Has sockets of others listed as if they were an OSD's.
+LISTED = """
+import socket, sys, time
+kept = []
+for path in sys.argv[1:]:
+    kept.append(socket.socket(socket.AF_UNIX))
+    kept[-1].bind("\\0\\nx: 2 0 1 1 01 7 " + path)
+print("up", flush=True)
+time.sleep(60)
+"""
+
+
+def test_sockets_of_root_s_that_he_has_listed_hold_up_no_search(run: Run, folder: Path) -> None:
+    """Each that does not answer took 10 s, and the OSDs were not found in time."""
+    silent = [socket.socket(socket.AF_UNIX) for _ in range(2)]
+    for number, each in enumerate(silent):
+        each.bind(str(folder / f"{number}.asok"))
+        each.listen(1)
+    ours = run(ANSWERS, str(folder / "ours.asok"), prefix=())
+    run(LISTED, *(each.getsockname() for each in silent))
+    began = time.monotonic()
+    assert json.loads(_osds().stdout)["0"]["pid"] == ours.pid
+    assert time.monotonic() - began < 18
+    for each in silent:
+        each.close()
 
 
 def test_what_osds_encrypt_with_is_not_his_word(run: Run, folder: Path) -> None:
