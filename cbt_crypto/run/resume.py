@@ -178,9 +178,9 @@ def default_archive(
     """
     name, results = config_file.stem, Path("results")
     plans = [path / "plan.json" for path in results.glob(f"{glob.escape(name)}-*/results")]
-    # NAME-DATE.bak is somebody's copy, however new.
-    copy = re.compile(r"-\d{4}-\d\d-\d\d(?!(-\d+)?$)")
-    plans = [plan for plan in plans if not copy.match(plan.parents[1].name[len(name) :])]
+    # NAME-DATE.bak is somebody's copy, however new; NAME-MORE-DATE is of NAME-MORE.yaml.
+    other = re.compile(r"-(\d{4}-\d\d-\d\d(?!(-\d+)?$)|.+-\d{4}-\d\d-\d\d)")
+    plans = [plan for plan in plans if not other.match(plan.parents[1].name[len(name) :])]
     there = sorted(filter(os.path.isfile, plans), key=os.path.getmtime, reverse=True)
     for archive in (path.parents[1] for path in there):
         if _is_of(archive, campaign) and (again or not is_complete(archive)):
@@ -207,10 +207,14 @@ def _is_done(archive: Path, plan: Mapping[str, Any]) -> bool:
 
 
 def _is_unused(archive: Path) -> bool:
-    """Whether nothing but the lock of a run that did not begin is there."""
-    if not os.path.lexists(archive):
-        return True
-    return archive.is_dir() and {path.name for path in archive.iterdir()} <= {".lock"}
+    """Whether nothing is there but what a run leaves that did not come to write its plan."""
+    names, results = {".lock", "results"}, archive / "results"
+    before = {"cbt.log", "cbt_config.yaml", "commands.log", "progress.json"}
+    return not os.path.lexists(archive) or all(
+        folder.is_dir() and {path.name for path in folder.iterdir()} <= expected
+        for folder, expected in ((archive, names), (results, before))
+        if os.path.lexists(folder)
+    )
 
 
 def changes(archive: Path, campaign: Campaign) -> Optional[tuple[int, list[Cell]]]:

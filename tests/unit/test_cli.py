@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,27 @@ def test_a_backup_copy_is_not_continued(campaign_file: Path, suffix: str) -> Non
         os.utime(archive / "results" / "plan.json", (number, number))
     assert archive_of(campaign_file) == second
     assert archive_of(campaign_file, complete=True, again=True) == second
+
+
+def test_an_archive_of_a_longer_name_is_of_another_file(campaign_file: Path) -> None:
+    """`run nightly.yaml` went on in that of nightly-luks.yaml, and set aside what it lacks."""
+    plain = campaign_file.rename("nightly.yaml")
+    begun(plain, "nightly-luks-2026-11-26")
+    assert archive_of(plain).name == f"nightly-{time.strftime('%Y-%m-%d')}"
+
+
+@pytest.mark.parametrize("name", ["commands.log", "cbt_config.yaml", "progress.json", "other"])
+def test_a_run_that_wrote_no_plan_is_begun_again(campaign_file: Path, name: str) -> None:
+    """Its archive was refused from then on, as holding no campaign."""
+    campaign, archive = read_campaign(campaign_file), Path("archive")
+    (archive / "results").mkdir(mode=0o700, parents=True)
+    (archive / ".lock").touch()
+    (archive / "results" / name).touch()
+    if name != "other":
+        check_archive(archive, campaign)
+        return
+    with pytest.raises(UsageError, match="is not empty and holds no campaign"):
+        check_archive(archive, campaign)
 
 
 def test_an_archive_of_another_file_is_left_alone(campaign_file: Path) -> None:
