@@ -24,8 +24,10 @@ from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.remote import NONSENSE, Remote, misread
 from cbt_crypto.hosts.site import HostScripts, Site
 from cbt_crypto.plan.cells import Cell, share
+from cbt_crypto.plan.file import read_campaign
+from cbt_crypto.plan.file.checks import origin_of
 from cbt_crypto.plan.layout import whole_site
-from cbt_crypto.plan.order import Pacing, block_state
+from cbt_crypto.plan.order import Pacing, block_state, cells_of
 from cbt_crypto.plan.side_by_side import engine_keys
 from cbt_crypto.plan.steps import Measure, Pending, Plan, Step
 from cbt_crypto.results.until import asked_of, read_block
@@ -184,6 +186,12 @@ class CampaignRun:
     def _write_down(self) -> None:
         """Put into the archive what is about to be done, before anything else is touched."""
         cluster, settings = self.campaign.cluster, self._engine.settings
+        # Engines read it for themselves, and it may have been saved while hosts were checked.
+        if read_campaign(self._config_file).document != self.campaign.document:
+            raise UsageError(
+                f"{self._config_file}: was changed while this run checked the hosts; run the same "
+                "command again"
+            )
         settings.initialize(
             argparse.Namespace(
                 config_file=str(self._config_file), archive=str(self.archive),
@@ -202,6 +210,16 @@ class CampaignRun:
         self._journal.begin(self.campaign, this, self._engine, self._devices, fsid)
         # Kept open: else a file that is made in its place may have its number.
         self._written = journal.path_of(self.archive).open("rb")
+
+    def _check_conf(self) -> None:
+        """Each deployment reads ceph.conf anew; what it said is a part of cells' definitions."""
+        path = origin_of(self.campaign.cluster).conf_template
+        now = {cell.definition for cell in cells_of(self.campaign)} if path else None
+        if now is not None and not now.issuperset(cell.definition for cell in self.plan.cells):
+            raise UsageError(
+                f"{path}: was changed since this run read it, so the rest was not run; change it "
+                "back and run the same command again, or name a new archive with -a"
+            )
 
     def _check_archive(self) -> None:
         path = journal.path_of(self.archive)
@@ -226,6 +244,7 @@ class CampaignRun:
         Hosts that are cleared must be held.
         """
         self._collector.wait()
+        self._check_conf()
         if change is Transition.REBUILD:
             self._check_hold()
             self._held_at = time.monotonic()

@@ -14,6 +14,7 @@ from cbt_crypto.run.journal import left_over
 
 pytestmark = pytest.mark.unit
 
+ONE = {"rbd_single_client": {"time": 1, "op_size": 4096}}
 TWO = {"rbd_single_client": {"time": 1, "op_size": [4096, 65536]}}
 THREE = {"rbd_single_client": {"time": 1, "op_size": [4096, 65536, 8192]}}
 
@@ -87,6 +88,35 @@ def test_another_ceph_conf_replaces_nothing(
     assert (starts(host), superseded(host)) == (before, [])
     named.write_text("[osd]\nosd_max_backfills = 1\n")
     assert "every cell is in the archive already" in host.cbt(path, "-c", named).output
+
+
+def test_a_ceph_conf_that_is_edited_while_the_campaign_runs(host: Any, no_overlays: None) -> None:
+    """The next deployment had what it said then, and the archive said that it had the first."""
+    conf, deployed = host.directory / "a.conf", host.directory / "deployed"
+    conf.write_text("[osd]\nosd_max_backfills = 1\n")
+    there = f"{host.tmp_dir}/ceph/ceph.conf"
+    host.programs("ceph-mon", f"grep backfills {there} >> {deployed}; sed -i s/1/9/ {conf}")
+    result = host.cbt(host.write(benchmarks=ONE, cluster={"iterations": 2}), "-c", conf)
+    assert result.exit_code == 1 and "torn down: nothing is left" in result.output
+    assert f"{conf}: was changed since this run read it, so the rest was not run" in result.output
+    assert set(deployed.read_text().splitlines()) == {"osd_max_backfills = 1"}
+    assert set(starts(host)) == {4096}
+    conf.write_text("[osd]\nosd_max_backfills = 1\n")
+    host.programs("ceph-mon", "exit 0")
+    result = host.cbt(host.write(benchmarks=ONE, cluster={"iterations": 2}), "-c", conf)
+    assert result.exit_code == 0 and "cell 1/1" in result.output
+
+
+def test_a_file_that_is_edited_while_its_hosts_are_checked(host: Any, no_overlays: None) -> None:
+    """The cluster was of the new one, and the archive's cells of the old."""
+    path = host.write(cluster={"settings": {"osd_memory_target": "2G"}})
+    fio = (host.directory / "bin" / "fio").read_text()
+    host.programs("fio", f"sed -i s/2G/4G/ {path}\n{fio}")
+    result = host.cbt(path)
+    assert result.exit_code == 2 and not (host.archive / "results" / "plan.json").exists()
+    assert f"{path}: was changed while this run checked the hosts; run the" in result.output
+    result = host.cbt(path)
+    assert result.exit_code == 0, result.output
 
 
 def test_an_archive_that_is_whole_says_which_ceph_it_has(host: Any, no_overlays: None) -> None:
