@@ -36,9 +36,7 @@ def up(name: str, shape: Shape, steps: Steps, mirror: Optional[str] = None) -> t
                 )
             return existing, False
         _check_machine(shape)
-        _check_mounts(directory)
-        _end(directory)
-        _remove(directory)
+        _clear(directory)
         built = image.provide(shape.ceph.suite, steps, mirror)
         others = {
             release.value: image.provide(release.suite, steps, mirror).root
@@ -116,9 +114,7 @@ def down(name: str) -> bool:
     directory = lab_dir(name)
     with _at_work(name):
         existed = directory.exists()
-        _check_mounts(directory)
-        _end(directory)
-        _remove(directory)
+        _clear(directory)
         _lock(name).unlink()
     return existed
 
@@ -190,6 +186,12 @@ def _end(directory: Path) -> None:
     namespace.release(directory)
 
 
-def _remove(directory: Path) -> None:
-    if directory.exists():
-        shutil.rmtree(directory)
+def _clear(directory: Path) -> None:
+    """End and remove all of a lab; not under a `lab run`: until it ends, node0 has its results."""
+    _check_mounts(directory)
+    busy = f"a lab run is at work on lab {directory.name}; wait until it ends, or end it"
+    there = directory.exists()
+    with locked(directory / "run.lock", busy) if there else contextlib.nullcontext():
+        _end(directory)
+        if there:
+            shutil.rmtree(directory)

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from rich.console import Console
 
 from cbt_crypto.errors import UsageError
 from cbt_crypto.lab import access, run
+from cbt_crypto.lab.command import lab as commands
 from cbt_crypto.lab.run import LabCampaign
-from cbt_crypto.lab.shape import Lab, Steps
+from cbt_crypto.lab.shape import Lab, Steps, lab_dir
 
 pytestmark = pytest.mark.unit
 
@@ -85,6 +87,25 @@ def test_two_runs_on_one_lab_do_not_mix(tmp_path: Path, make_lab: Callable[..., 
         assert "another lab run is at work" in attempt(
             lab, LabCampaign(config, tmp_path / "archive")
         )
+
+
+@pytest.mark.parametrize("words", [["down"], ["up", "--kind", "vm"]])
+def test_a_lab_is_not_ended_under_a_run(
+    make_lab: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    """`lab down` in another terminal killed it, with all results, which node0 alone had."""
+    monkeypatch.setattr("cbt_crypto.lab.vm.check_machine", lambda shape: None)
+    monkeypatch.delattr("cbt_crypto.lab.image.provide")
+    lab = make_lab().model_copy(update={"directory": lab_dir("default")})
+    lab.directory.mkdir(mode=0o700, parents=True)
+    (lab.directory / "disk").touch()
+    with run.alone(lab):
+        done = CliRunner().invoke(commands, words)
+    said = f"{done.exception}{done.output}"
+    assert "a lab run is at work on lab default; wait until it ends, or end it" in said
+    assert (lab.directory / "disk").exists()
+    assert CliRunner().invoke(commands, ["down"]).exit_code == 0
+    assert not lab.directory.exists()
 
 
 def test_what_a_killed_run_left_on_the_node_for_another_archive_stays(
