@@ -260,10 +260,15 @@ def _lay_out_all(opened: Archive, names: Mapping[str, str], out: Path) -> int:
 def _folders(configurations: Iterable[str]) -> dict[str, str]:
     """Return a folder's name for each configuration: upstream's reports show it, without `_`."""
     names: dict[str, str] = {}
+    taken, last = set[str](), dict[str, int]()
     for configuration in configurations:
         plain = re.sub(r"[^A-Za-z0-9.+-]+", "-", configuration)[:100].strip("-.") or "configuration"
-        taken = sum(re.sub(r"-\d+$", "", name) == plain for name in names.values())
-        names[configuration] = f"{plain}-{taken + 1}" if plain in names.values() else plain
+        folder = plain
+        while folder in taken:
+            last[plain] = last.get(plain, 1) + 1
+            folder = f"{plain}-{last[plain]}"
+        taken.add(folder)
+        names[configuration] = folder
     return names
 
 

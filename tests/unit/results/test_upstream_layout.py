@@ -71,6 +71,23 @@ def test_each_configuration_is_an_archive_with_the_same_ids(tmp_path: Path) -> N
     assert len({parts[1:] for parts in runs}) == 1
 
 
+def test_no_two_configurations_share_a_folder(tmp_path: Path) -> None:
+    """CBT's tools took the results of both for one: the third name made the number of the first."""
+    made = archive(tmp_path / "in")
+    plan = json.loads((made / "results/plan.json").read_text())
+    (first,) = plan["cells"]
+    names = ("LUKS-3", "LUKS", "LUKS!")
+    plan["cells"] = [
+        {**first, "configuration": name, "iteration": number} for number, name in enumerate(names)
+    ]
+    (made / "results/plan.json").write_text(json.dumps(plan))
+    assert lay_out(made, tmp_path / "out") == 3
+    folders = {
+        path.relative_to(tmp_path / "out").parts[0] for path in tmp_path.rglob("json_output.0")
+    }
+    assert folders == {path.name for path in (tmp_path / "out").iterdir()} and len(folders) == 3
+
+
 def test_nothing_is_written_over(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     with pytest.raises(UsageError, match="exists already; name a new directory"):
