@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -86,9 +87,12 @@ def _drawn(report: Report, of_tables: _Charts) -> Iterator[tuple[str, str]]:
     )
     over_tables = (chart_values.size_charts, chart_values.depth_charts)
     over = (chart_values.noted(report, report.tables, each) for each in over_tables)
-    colours = chart_values.inks(report)
+    colours, taken = chart_values.inks(report), Counter[str]()
     for chart, heading, note in (*of_loads, *chain.from_iterable(over)):
         lines = tuple(filter(None, (chart.title, heading, note)))
-        yield f"charts/{file_name(f'{heading}_{chart.key}')}.svg", chart_svg(chart, colours, lines)
+        name = file_name(f"{heading}_{chart.key}")
+        taken[name] += 1
+        name += f"-{taken[name]}" if taken[name] > 1 else ""
+        yield f"charts/{name}.svg", chart_svg(chart, colours, lines)
     for table in report.tables:
         yield from ((f"charts/{name}", text) for name, text in folded_files(table))

@@ -145,6 +145,27 @@ def test_names_of_dimensions_are_inert(small: Path) -> None:
     assert heads and set(bars) <= {line.count("|") for line in rules}
 
 
+def test_charts_of_names_that_differ_in_letters_of_no_file_name(small: Path) -> None:
+    """One table's replaced the other's in silence."""
+    path = small / "results" / "plan.json"
+    plan, charts = json.loads(path.read_text()), small / "charts"
+    assert said("report", small).exit_code == 0
+    of_one = {chart.name for chart in charts.iterdir()} - {"forest.svg"}
+    cells, plan["cells"] = plan["cells"], []
+    for cell in cells:
+        for name in ("für", "fär"):
+            place = cell["path"].replace("id-", f"id-{name}-")
+            shutil.copytree(small / cell["path"], small / place)
+            parameters = {**cell["parameters"], "pool_profile": name}
+            changed(small / place / "cell.json", parameters=parameters)
+            plan["cells"].append({**cell, "path": place, "parameters": parameters})
+    path.write_text(json.dumps(plan))
+    shutil.rmtree(charts)
+    assert said("report", small).exit_code == 0
+    of_two = [chart.name for chart in charts.iterdir() if "_pool_profile_f_r_" in chart.name]
+    assert len(of_two) == 2 * len(of_one)
+
+
 def test_values_that_are_longer_than_a_file_s_name(small: Path) -> None:
     """A chart is called after its load: there was no report at all."""
     for name in ("plan.json", "0*/id-*/cell.json"):
