@@ -47,7 +47,7 @@ def tidy(report: Report) -> str:
     """One row a figure of a cell, every dimension a column; a cell without figures has one row."""
     dimensions = _dimensions(report)
     doubt = bool(report.control)
-    rows: list[list[Any]] = [[*map(_plain_text, dimensions), *_COLUMNS]]
+    rows: list[list[Any]] = [[*dimensions, *_COLUMNS]]
     for cell in report.cells:
         placed = _placed(report, cell, dimensions)
         if not cell.figures:
@@ -68,7 +68,7 @@ def wide(report: Report) -> str:
     ends = ("percent", "low", "high")
     columns = [*_COLUMNS[:4], "iops_differs", *keys]
     columns += [f"{key}_{end}" for key in compared for end in ends]
-    rows: list[list[Any]] = [[*map(_plain_text, dimensions), *columns]]
+    rows: list[list[Any]] = [[*dimensions, *columns]]
     for cell in report.cells:
         iops = cell.comparisons.get("iops")
         row = [*_placed(report, cell, dimensions), None if iops is None else iops.differs]
@@ -84,14 +84,14 @@ def _dimensions(report: Report) -> list[str]:
 
 def _placed(report: Report, cell: ReportCell, dimensions: Sequence[str]) -> list[Any]:
     """A row's dimensions, and the first four of `_COLUMNS`."""
-    placed = [_plain_text(cell.dimensions.get(name, "")) for name in dimensions]
+    placed = [cell.dimensions.get(name, "") for name in dimensions]
     emulated = report.is_emulated(cell.dimensions)
-    return [*placed, cell.direction, cell.state, _plain_text(cell.reason or ""), emulated]
+    return [*placed, cell.direction, cell.state, cell.reason or "", emulated]
 
 
 def _csv(rows: Iterable[Sequence[Any]]) -> str:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
+    csv.writer(text, lineterminator="\n").writerows(map(_plain_text, row) for row in rows)
     return text.getvalue()
 
 

@@ -579,6 +579,26 @@ def test_a_forged_summary_is_refused_in_a_sentence(data: Path, tmp_path: Path, n
     assert said("gate", pack, "--loss", "5%").exit_code == 2
 
 
+def test_no_text_of_a_summary_is_a_formula(data: Path, tmp_path: Path) -> None:
+    """A spreadsheet runs one: what a section calls its direction, or a figure its basis, was."""
+    formula = "=cmd|' /C calc'!A0"
+
+    def forge(document: Any) -> None:
+        for section in document["tables"][0]["sections"]:
+            section["direction"] = formula
+            for cell in section["cells"]:
+                cell["withheld"] = {"cpu_per_io": formula}
+                for one in cell["comparisons"].values():
+                    one.update(basis=formula, level=formula)
+
+    out = tmp_path / "out"
+    assert said("report", forged(data, tmp_path / "a.zip", forge), "-o", out).exit_code == 0
+    for name in ("report.csv", "report-wide.csv"):
+        rows = list(csv.reader(io.StringIO((out / name).read_text())))
+        assert f"'{formula}" in {cell for row in rows for cell in row}
+        assert not [cell for row in rows for cell in row if cell.startswith("=")]
+
+
 @pytest.mark.parametrize("name", READ)
 def test_an_odd_summary_is_read(data: Path, tmp_path: Path, name: str) -> None:
     pack = forged(data, tmp_path / "odd.zip", READ[name])
