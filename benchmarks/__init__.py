@@ -10,6 +10,7 @@ from cbt_crypto.benchmarks.rbd import (
     RbdKbench,
     RbdKrbd,
     RbdMultiClient,
+    RbdNbd,
     RbdSingleClient,
     RbdSingleClientSync,
 )
@@ -23,6 +24,7 @@ SCENARIOS: dict[str, type[Scenario]] = {
         RbdSingleClientSync,
         RbdKbench,
         RbdKrbd,
+        RbdNbd,
         RawDevice,
         Fdatasync,
         Etcd,

@@ -415,14 +415,25 @@ if [ ! -d /sys/bus/rbd ]; then
 lab of virtual machines"
 elif ! command -v rbd > /dev/null; then echo 'rbd is missing; install ceph-common'
 else echo ok; fi"""
+_NEEDS_NBD = """\
+$SUDO modprobe -q nbd 2> /dev/null || :
+if [ ! -d /sys/block/nbd0 ]; then
+    echo "its kernel, $(uname -r), has no network block devices (module nbd); take another kernel, \
+or a lab of virtual machines"
+elif ! command -v rbd-nbd > /dev/null; then echo 'rbd-nbd is missing; install rbd-nbd'
+else echo ok; fi"""
 
 
 class OfKernel(RbdSingleClient):
     """One fio process on the first client, on an image that its kernel has mapped."""
 
+    #: Whether rbd-nbd serves the image, and not the kernel's own client; what that needs.
+    on_nbd: ClassVar[bool] = False
+    client_needs: ClassVar[tuple[str, str]] = ("krbd", NEEDS_KRBD)
+
     filesystem: Optional[Literal["ext4", "xfs"]] = Field(
         None,
-        description="a file system in an image that the kernel's client has mapped: fio works on "
+        description="a file system in an image that is mapped to a block device: fio works on "
         "a file in it, which is vol_size large",
     )
 
@@ -440,7 +451,8 @@ class OfKernel(RbdSingleClient):
     def requirements(self, site: Site) -> Sequence[Requirement]:
         if self.uses_client_libraries:
             return ()
-        kernel = Requirement("krbd", site.active_clients, NEEDS_KRBD)
+        name, script = self.client_needs
+        kernel = Requirement(name, site.active_clients, script)
         makers = [f"mkfs.{self.filesystem}"] if self.filesystem else []
         return (kernel, *(program_needed(name, site.active_clients) for name in makers))
 
@@ -463,7 +475,11 @@ class OfKernel(RbdSingleClient):
     @override
     def created_mb(self, volume: Volume) -> int:
         files = volume.size_mb // 10 + _FILES_MB if self.filesystem else 0
-        return volume.size_mb + files + (volume.encryption.header_mb if volume.encryption else 0)
+        header = volume.encryption.header_mb if volume.encryption else 0
+        if volume.encryption and volume.encryption.by_librbd:
+            # Its data begin with an object.
+            header = max(header, (1 << self.order) // _MIB)
+        return volume.size_mb + files + header
 
     @override
     def prefill_scripts(
@@ -511,7 +527,10 @@ class OfKernel(RbdSingleClient):
         """A script for each ceph.conf: groups side by side may speak in modes of their own."""
         for conf in dict.fromkeys(volume.conf for volume in volumes):
             of_conf = [volume for volume in volumes if volume.conf == conf]
-            images = [(volume.pool, volume.name, volume.encryption) for volume in of_conf]
+            images = [
+                rbd_images.Image(volume.pool, volume.name, volume.encryption, self.on_nbd)
+                for volume in of_conf
+            ]
             place, client_id = of_conf[0].tmp_dir, of_conf[0].client_id
             yield rbd_images.attach(
                 images, place, conf, commands.rbd, formats, client_id, self.filesystem
@@ -542,6 +561,22 @@ class RbdKrbd(OfKernel):
     ioengine: Literal["libaio", "io_uring"] = Field(
         "libaio", description="how fio asks the kernel for IO"
     )
+
+
+class RbdNbd(OfKernel):
+    """One fio process on the first client, on a block device that librbd serves by rbd-nbd."""
+
+    name: ClassVar[str] = "rbd_nbd"
+    on_nbd: ClassVar[bool] = True
+    client_needs: ClassVar[tuple[str, str]] = ("rbd-nbd", _NEEDS_NBD)
+
+    @override
+    def measure(
+        self, site: Site, run_dir: str, commands: ClusterCommands, wrap: WrapClient
+    ) -> HostScripts:
+        # The client that overlays confine is rbd-nbd, too.
+        rbd = wrap(site.active_clients[0], commands.rbd)
+        return super().measure(site, run_dir, replace(commands, rbd=rbd), wrap)
 
 
 #: Test -> bytes of one IO and IOs in flight.

@@ -3,12 +3,13 @@
 Options that the monitors keep are known only then, and no file needs to have the fsid.
 """
 
+import contextlib
 import ctypes
 import errno
 import json
 import os
 import sys
-from typing import Any, Dict, List
+from typing import Any, Dict, Iterator, List, Tuple
 
 _SIZE = 1024
 #: Seconds after which monitors are taken to be silent.
@@ -17,17 +18,24 @@ TIMEOUT_S = 20
 
 def told(conf: str, user: str, names: List[str]) -> List[str]:
     """The values of `fsid` and of options in force; OSError without librados or cluster."""
+    with connected(conf, user) as (librados, cluster):
+        return [value_of(librados, cluster, name) for name in names]
+
+
+@contextlib.contextmanager
+def connected(conf: str, user: str) -> Iterator[Tuple[Any, ctypes.c_void_p]]:
+    """librados and a connection by it; OSError without librados or cluster."""
     librados = ctypes.CDLL("librados.so.2")
     cluster = ctypes.c_void_p()
-    _check(librados.rados_create(ctypes.byref(cluster), user.encode()))
+    require(librados.rados_create(ctypes.byref(cluster), user.encode()))
     try:
-        _check(librados.rados_conf_read_file(cluster, conf.encode()))
+        require(librados.rados_conf_read_file(cluster, conf.encode()))
         seconds = str(TIMEOUT_S).encode()
         librados.rados_conf_set(cluster, b"client_mount_timeout", seconds)
         status = librados.rados_connect(cluster)
         if status < 0:
-            raise OSError(-status, _refusal(-status, _value(librados, cluster, "keyring")))
-        return [_value(librados, cluster, name) for name in names]
+            raise OSError(-status, _refusal(-status, value_of(librados, cluster, "keyring")))
+        yield librados, cluster
     finally:
         librados.rados_shutdown(cluster)
 
@@ -43,17 +51,19 @@ def _refusal(number: int, keyring: str) -> str:
     return os.strerror(number)
 
 
-def _value(librados: Any, cluster: ctypes.c_void_p, name: str) -> str:
+def value_of(librados: Any, cluster: ctypes.c_void_p, name: str) -> str:
+    """The value of `fsid`, or of an option in force."""
     value = ctypes.create_string_buffer(_SIZE)
     size = ctypes.c_size_t(_SIZE)
     if name == "fsid":
-        _check(librados.rados_cluster_fsid(cluster, value, size))
+        require(librados.rados_cluster_fsid(cluster, value, size))
     else:
-        _check(librados.rados_conf_get(cluster, name.encode(), value, size))
+        require(librados.rados_conf_get(cluster, name.encode(), value, size))
     return value.value.decode()
 
 
-def _check(status: int) -> None:
+def require(status: int) -> None:
+    """Raise OSError for what a function of Ceph's libraries returned, if it failed."""
     if status < 0:
         raise OSError(-status, os.strerror(-status))
 

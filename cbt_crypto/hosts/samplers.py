@@ -15,7 +15,7 @@ from cbt_crypto.hosts.site import HostScripts, Site
 #: `results.readers.recording` reads it.
 RECORDING_FILE = "recording"
 #: Programs of client processes, as the kernel has their names.
-CLIENT_PROGRAMS = ("fio", "rados", "rbd", "benchmark")
+CLIENT_PROGRAMS = ("fio", "rados", "rbd", "benchmark", "rbd-nbd")
 
 
 #: Its directory in a run's, and in the archive with the host's name behind it.

@@ -87,11 +87,15 @@ def name_of(carrier: Union[Osd, Drive]) -> str:
 
 @dataclass(frozen=True)
 class VolumeEncryption:
-    """A LUKS header and dm-crypt over a client's volume: part of its name, options, MiB."""
+    """A LUKS header on a client's volume, and dm-crypt over it, or librbd (`by_librbd`).
+
+    Part of its name, options, MiB.
+    """
 
     label: str
     formatting: tuple[str, ...]
     header_mb: int
+    by_librbd: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,6 +134,8 @@ class Site:
     volume_encryption: Optional[VolumeEncryption] = None
     #: The file system in their volumes, where they work on files.
     filesystem: Optional[str] = None
+    #: Whether they are block devices of rbd-nbd.
+    on_nbd: bool = False
 
     def pool(self, profile: str) -> str:
         """The name of a profile's pool, the group's own where it has one."""

@@ -149,7 +149,8 @@ def cell_site(
         encryption = stack.volume_encryption() if stack is not None else None
         clients = scenario.active_clients(site.clients)
         filesystem = getattr(scenario, "filesystem", None)
-        site = replace(site, active_clients=clients, filesystem=filesystem)
+        on_nbd = getattr(scenario, "on_nbd", False)
+        site = replace(site, active_clients=clients, filesystem=filesystem, on_nbd=on_nbd)
         return replace(site, volume_encryption=encryption)
     drive = next(drive for drive in drives_of(cluster) if drive.name == name)
     if stack is not None:

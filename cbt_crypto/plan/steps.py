@@ -26,17 +26,23 @@ from cbt_crypto.plan.side_by_side import conf_of, group_of
 
 def client_encryption_problems(campaign: Campaign, cells: Sequence[Cell]) -> Iterable[str]:
     """A sentence for each such pair."""
-    encrypting = {
-        name
+    encryptions = {
+        name: Stack(overlays).volume_encryption()
         for name, overlays in campaign.configurations.items()
-        if Stack(overlays).volume_encryption() is not None
     }
     for cell in cells:
-        if cell.configuration in encrypting and not cell.scenario.takes_encryption:
+        encryption, scenario = encryptions[cell.configuration], cell.scenario
+        key = f"cluster.configurations.{cell.configuration}.rbd_encryption"
+        if encryption is not None and not scenario.takes_encryption:
             yield (
-                f'{cell.scenario.name}: the clients of "{cell.configuration}" are to encrypt their '
-                "volumes, which is done over the kernel's client alone; name configurations "
-                "without rbd_encryption there, or measure it by rbd_krbd"
+                f'{scenario.name}: the clients of "{cell.configuration}" are to encrypt their '
+                "volumes, which is done over block devices alone; name configurations "
+                f"without rbd_encryption there, or measure it by rbd_krbd or rbd_nbd ({key})"
+            )
+        elif encryption and encryption.by_librbd and not getattr(scenario, "on_nbd", False):
+            yield (
+                f"{key}.by: librbd encrypts for rbd_nbd alone, and {scenario.name} works on "
+                "devices of the kernel's client; say by: dm-crypt, or measure it by rbd_nbd"
             )
 
 
@@ -60,7 +66,7 @@ def never_written_problems(cells: Sequence[Cell]) -> Iterable[str]:
 _FILLING = (
     "pool_profile", "data_pool_profile", "vol_size", "order", "prefill", "prefill_op_size",
     "prefill_iodepth", "fio_cmd", "precondition", "precondition_random", "precondition_op_size",
-    "filesystem", "uses_client_libraries",
+    "filesystem", "uses_client_libraries", "on_nbd",
 )  # fmt: skip
 
 

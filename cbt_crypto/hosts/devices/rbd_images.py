@@ -7,7 +7,7 @@ import json
 import os
 import shlex
 from collections.abc import Sequence
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 from cbt_crypto.hosts import directories, rados_client_on_host, shell
 from cbt_crypto.hosts.ceph_conf import ADMIN
@@ -96,30 +96,47 @@ def mapping_prefix(tmp_dir: str) -> str:
     return f"cbt-crypto-{hashlib.sha256(tmp_dir.encode()).hexdigest()[:8]}-client"
 
 
+class Image(NamedTuple):
+    """An image to be attached: `on_nbd` by rbd-nbd, else by the kernel's client."""
+
+    pool: str
+    name: str
+    encryption: Optional[VolumeEncryption] = None
+    on_nbd: bool = False
+
+
 def attach(
-    images: Sequence[tuple[str, str, Optional[VolumeEncryption]]], tmp_dir: str, conf: str,
+    images: Sequence[Image], tmp_dir: str, conf: str,
     rbd: str, formats: bool = False, client_id: str = ADMIN, filesystem: Optional[str] = None,
 ) -> str:  # fmt: skip
-    """Map images of (pool, name, encryption), with a link to each at `path`; format new ones.
+    """Map images, with a link to each at `path`; format new ones.
 
     With a `filesystem`, which is made in new ones, it is mounted: `file`.
     """
     lines = [f"mkdir -p {shlex.quote(_folder(tmp_dir))}", 'umask 077; keys=""; ask_cluster']
-    for pool, name, encryption in images:
-        place, image = shlex.quote(pool), shlex.quote(name)
-        lines.append(f"attach {place} {image}")
-        if encryption is not None:
-            lines.append('[ -n "$keys" ] || keys=$(key_directory make)')
-            if formats:
-                lines.append(f"FORMAT={shlex.quote(' '.join(encryption.formatting))}")
-                lines.append(f"format_luks {place} {image}")
-            lines.append(f"open_luks {image}")
+    for each in images:
+        place, image = shlex.quote(each.pool), shlex.quote(each.name)
+        lines += _attached(each, f"{place} {image}", formats)
         lines.append(f'ln -sfn "$device" "$MAPPED"/{image}.device')
         if filesystem:
             lines += [f"make_files {place} {image} {filesystem}"] if formats else []
             lines.append(f"mount_files {image} {filesystem}")
     settings = _settings(tmp_dir) + _client(conf, client_id) + _rbd(rbd) + directories.functions()
     return as_root(settings + shell.calling(__file__, "\n".join(lines)))
+
+
+def _attached(image: Image, words: str, formats: bool) -> list[str]:
+    attach = f"attach_nbd {words} ''" if image.on_nbd else f"attach {words}"
+    encryption = image.encryption
+    if encryption is None:
+        return [attach]
+    keys = '[ -n "$keys" ] || keys=$(key_directory make)'
+    how = f"FORMAT={shlex.quote(' '.join(encryption.formatting))}"
+    if encryption.by_librbd:
+        new = [how, f"format_librbd {words}"] if formats else []
+        return [keys, *new, f'attach_nbd {words} "$keys/$PREFIX"-{shlex.quote(image.name)}']
+    new = [how, f"format_luks {words}"] if formats else []
+    return [attach, keys, *new, f"open_luks {shlex.quote(image.name)}"]
 
 
 def detach(images: Sequence[str], tmp_dir: str) -> str:
@@ -173,6 +190,7 @@ def _client(conf: str, client_id: str) -> str:
 
 def _settings(tmp_dir: str) -> str:
     values = {
+        "SUDO": "",
         "SYS": "/sys",
         "GIVES_UP_S": str(_GIVES_UP_S),
         "MAPPED": _folder(tmp_dir),

@@ -43,22 +43,28 @@ present_image() {
     esac
 }
 
-# The kernel shows of each mapped image where it is from: $1 is its number, $2 fsid, $3 pool, $4
-# image.
+# The kernel shows of each mapped image where it is from; for rbd-nbd the cookie that only root can
+# give, and that stays when rbd-nbd ends. $1 is rbd3 or nbd3, $2 fsid, $3 pool, $4 image.
 is_image() {
-    origin=$SYS/bus/rbd/devices/$1
+    case $1 in nbd*)
+        [ "$(cat "$SYS/block/$1/backend" 2> /dev/null)" = "$(cookie "$2" "$3" "$4")" ]; return ;;
+    esac
+    origin=$SYS/bus/rbd/devices/${1#rbd}
     [ -e "$origin/name" ] || return 1
     [ "$(cat "$origin/cluster_fsid" "$origin/pool" "$origin/name" | tr '\n' ' ')" = "$2 $3 $4 " ]
 }
 
+# $1 is the fsid, $2 the pool, $3 the image.
+cookie() { echo "$PREFIX/$1/$2/$3"; }
+
 # The same, or the end.
 prove() {
-    is_image "$@" || { echo "/dev/rbd$1 is not $3/$4 of the cluster $2" >&2; exit 1; }
+    is_image "$@" || { echo "/dev/$1 is not $3/$4 of the cluster $2" >&2; exit 1; }
 }
 
 # $1 is the fsid, $2 the pool, $3 the image.
-numbers_of() {
-    for mapped in "$SYS/bus/rbd/devices/"*; do
+blocks_of() {
+    for mapped in "$SYS/block/rbd"* "$SYS/block/nbd"*; do
         ! is_image "${mapped##*/}" "$@" || echo "${mapped##*/}"
     done
 }
@@ -76,18 +82,53 @@ SAID
 }
 
 # $1 is the pool, $2 the image. A note is whole, or is not there.
-attach() {
+put_note() {
     detach "$2"
     printf '%s %s %s\n' "$fsid" "$1" "$2" > "$MAPPED/$2.new"
     mv "$MAPPED/$2.new" "$MAPPED/$2"
+}
+
+# $1 is the pool, $2 the image.
+attach() {
+    put_note "$1" "$2"
     modprobe -q rbd 2> /dev/null || :
     options=noudev,ms_mode=$mode,osd_request_timeout=$GIVES_UP_S
     rbd_of_cluster device map -o "$options" "$1/$2" > /dev/null
-    number=$(numbers_of "$fsid" "$1" "$2")
-    [ -n "$number" ] || { echo "$1/$2 is mapped, and the kernel does not say where" >&2; exit 1; }
-    grep -q "[ ,]ms_mode=${mode}[ ,]" "$SYS/bus/rbd/devices/$number/config_info" ||
+    find_block "$1" "$2"
+    grep -q "[ ,]ms_mode=${mode}[ ,]" "$SYS/bus/rbd/devices/${block#rbd}/config_info" ||
         { echo "the kernel does not speak ms_mode=$mode for $1/$2; use Linux 5.11" >&2; exit 1; }
-    device=/dev/rbd$number
+}
+
+# $1 is the pool, $2 the image; $3 may be the key by which librbd decrypts it.
+attach_nbd() {
+    put_note "$1" "$2"
+    modprobe -q nbd 2> /dev/null || :
+    options=io-timeout=$GIVES_UP_S
+    [ -z "$3" ] || options=$options,encryption-format=luks2,encryption-passphrase-file=$3
+    rbd_of_cluster device map -t nbd --cookie "$(cookie "$fsid" "$1" "$2")" -o "$options" \
+        "$1/$2" > /dev/null
+    n=0
+    # rbd says so a moment before the kernel has it.
+    until block=$(blocks_of "$fsid" "$1" "$2"); grep -qs '[1-9]' "$SYS/block/$block/size"; do
+        [ $n -lt 100 ] || break
+        n=$((n + 1)); sleep 0.1
+    done
+    find_block "$1" "$2"
+}
+
+find_block() {
+    block=$(blocks_of "$fsid" "$1" "$2")
+    [ -n "$block" ] || { echo "$1/$2 is mapped, and the kernel does not say where; rbd-nbd needs\
+ Linux 5.14" >&2; exit 1; }
+    device=/dev/$block
+}
+
+# $1 is the pool, $2 the image, which nobody has mapped; librbd needs no device.
+format_librbd() {
+    said=$(rbd_of_cluster diff "$1/$2" | head -n 3)
+    [ -z "$said" ] || { echo "$1/$2 is not empty: $said" >&2; exit 1; }
+    head -c 64 /dev/urandom > "$keys/$PREFIX-$2"
+    rbd_of_cluster encryption format $FORMAT "$1/$2" luks2 "$keys/$PREFIX-$2"
 }
 
 # $1 is the pool, $2 the image that was just mapped.
@@ -99,7 +140,7 @@ format_luks() {
 
 # The end, unless the image that was just mapped is $1/$2, and is empty.
 is_new() {
-    prove "$number" "$fsid" "$1" "$2"
+    prove "$block" "$fsid" "$1" "$2"
     said=$(blkid -p "$device" 2>&1) || :
     [ -z "$said" ] || { echo "$1/$2 is not empty: $said" >&2; exit 1; }
 }
@@ -134,7 +175,7 @@ mount_files() {
 # $1 is the pool, $2 the image that was just mapped, $3 the folder, $4 KiB to read ahead.
 mount_new() {
     make_files "$1" "$2" xfs
-    echo "$4" > "$SYS/block/rbd$number/queue/read_ahead_kb"
+    echo "$4" > "$SYS/block/$block/queue/read_ahead_kb"
     mkdir -p "$3"
     mount -t xfs -o noatime,inode64 "$device" "$3"
 }
@@ -156,17 +197,18 @@ detach() {
     read -r of_cluster pool image < "$MAPPED/$1" || image=
     [ -n "$image" ] || { rm -f "$MAPPED/$1"; return 0; }
     ! mountpoint -q "$MOUNTS/$image" || again umount "$MOUNTS/$image"
-    for number in $(numbers_of "$of_cluster" "$pool" "$image"); do
-        for holder in "$SYS/block/rbd$number/holders/"*; do
+    for block in $(blocks_of "$of_cluster" "$pool" "$image"); do
+        for holder in "$SYS/block/$block/holders/"*; do
             [ -e "$holder" ] || continue
             name=$(cat "$holder/dm/name")
             [ "$name" = "$PREFIX-$image" ] ||
-                { echo "/dev/rbd$number carries $name, which is not ours" >&2; return 1; }
-            prove "$number" "$of_cluster" "$pool" "$image"
+                { echo "/dev/$block carries $name, which is not ours" >&2; return 1; }
+            prove "$block" "$of_cluster" "$pool" "$image"
             again cryptsetup close "$name"
         done
-        prove "$number" "$of_cluster" "$pool" "$image"
-        again rbd device unmap -o noudev "/dev/rbd$number"
+        case $block in nbd*) how="-t nbd" ;; *) how="-o noudev" ;; esac
+        prove "$block" "$of_cluster" "$pool" "$image"
+        again rbd device unmap $how "/dev/$block"
     done
     rm -f "$MAPPED/$1"
 }

@@ -140,7 +140,7 @@ def of_client_libraries(
             if scenario.configuration == name and not scenario.uses_client_libraries:
                 yield (
                     ("cluster", "configurations", name, overlay, key),
-                    f"changes nothing for {scenario.name}, whose IO the clients' kernel does; "
+                    f"is not supported by {scenario.name}, which works on block devices; "
                     f"leave {key} out, or list other configurations under {scenario.name}",
                 )
 

@@ -319,7 +319,9 @@ def test_everything_is_done_as_the_client_that_is_named(campaign_of: Make) -> No
     assert all('"user": "bench"' in asked[client] for client in site.active_clients)
     (volume, *_) = RbdKrbd(configuration="A").volumes(site)
     assert (volume.conf, volume.client_id) == ("/etc/ceph/lab.conf", "bench")
-    text = rbd_images.attach([("rbd", "v", None)], "/t", volume.conf, "rbd", client_id="bench")
+    text = rbd_images.attach(
+        [rbd_images.Image("rbd", "v")], "/t", volume.conf, "rbd", client_id="bench"
+    )
     assert '"user": "bench"' in text
 
 

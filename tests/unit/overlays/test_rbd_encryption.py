@@ -111,6 +111,148 @@ print(json.dumps(see({{"programs": [], "tmp_dir": {str(tmp_path)!r}}})))
     assert (layer["name"], layer["filesystem"]) == ("tmpfs", "tmpfs")
 
 
+HEADER = {"offset": 16 << 20, "cipher": "aes-xts-plain64", "key_size": 512, "sector_size": 4096}
+LIBRBD = RbdEncryption(by="librbd")
+
+
+def nbd(stored_mb: int = 64, **others: Any) -> dict[str, Any]:
+    served = {
+        "options": [], "size": 64 << 20, "begins_with_header": False, "image": "rbd/v",
+        "stored": stored_mb << 20, "header": None, **others,
+    }  # fmt: skip
+    return {"device": "43:0", "name": "nbd0", "served": served}
+
+
+def decrypted(**others: Any) -> dict[str, Any]:
+    options = ["--encryption-format=luks2", "--encryption-passphrase-file=/run/x"]
+    return nbd(**{"stored_mb": 80, "options": options, "header": HEADER, **others})
+
+
+def nbd_fault(overlay: RbdEncryption, *looks: Any) -> Any:
+    seen = [Seen(look, float(n)) for n, look in enumerate(looks)]
+    return overlay.judge_seen(replace(HERE, on_nbd=True), {"c0": seen})
+
+
+def test_a_device_of_rbd_nbd_is_proved_by_what_is_behind_it() -> None:
+    absent, dm_crypt = RbdEncryption.absent(), RbdEncryption()
+    inside = nbd(begins_with_header=True, header=HEADER)
+    over = crypt(below="43:0")
+    assert nbd_fault(absent, [], [[nbd()]]) is None
+    assert nbd_fault(LIBRBD, [], [[decrypted()]]) is None
+    assert nbd_fault(dm_crypt, [], [[over, inside]]) is None
+    for overlay in (absent, dm_crypt, LIBRBD):
+        assert nbd_fault(overlay, []) == "no client process was seen on c0 have a volume open"
+    assert "is not dm-crypt" in nbd_fault(dm_crypt, [[nbd()]])
+    assert "is encrypted there" in nbd_fault(absent, [[over, inside]])
+    assert "on rbd0, and not on a device of rbd-nbd" in nbd_fault(absent, [[RBD]])
+    assert "on rbd0, and not on a device of rbd-nbd" in nbd_fault(LIBRBD, [[decrypted()]], [[RBD]])
+    shown = LIBRBD.evidence_seen(HERE, {"c0": [Seen([[decrypted()]], 0.0)]})
+    assert shown == {"served": {"c0 nbd0": decrypted()["served"]}}
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [decrypted()], [nbd(header=HEADER)], [nbd(stored_mb=80)], [decrypted(header=None)],
+    ],
+)  # fmt: skip
+def test_what_librbd_encrypts_is_not_plain(layers: Any) -> None:
+    """Nor is it below dm-crypt."""
+    assert "on nbd0, which librbd encrypts" in nbd_fault(RbdEncryption.absent(), [layers])
+    over = [crypt(below="43:0"), *layers]
+    twice = nbd_fault(RbdEncryption(), [over])
+    assert "which librbd encrypts" in twice if layers != [nbd(header=HEADER)] else twice is None
+
+
+@pytest.mark.parametrize(
+    ("layers", "sentence"),
+    [
+        ([nbd()], "on nbd0, which rbd-nbd does not decrypt"),
+        ([decrypted(options=[])], "on nbd0, which rbd-nbd does not decrypt"),
+        # Its arguments say so, and what is seen is what is stored.
+        ([decrypted(begins_with_header=True)], "on nbd0, which rbd-nbd does not decrypt"),
+        ([decrypted(header=None)], "whose image rbd/v begins with no LUKS header"),
+        ([decrypted(stored_mb=64)], "is 0 bytes smaller than its image, whose data begin at 1"),
+        ([decrypted(header={**HEADER, "key_size": 256})], "has key_size 256 and not 512"),
+        ([decrypted(header={**HEADER, "sector_size": 512})], "has sector_size 512 and not 4096"),
+        ([decrypted(header={**HEADER, "cipher": "x"})], "has cipher x and not aes-xts-plain64"),
+        ([crypt(below="43:0"), decrypted()], "is not directly on what librbd decrypts"),
+        ([nbd(why="is not served by an rbd-nbd of this campaign")], "on nbd0, which is not served"),
+    ],
+)  # fmt: skip
+def test_what_contradicts_that_librbd_encrypts(layers: Any, sentence: str) -> None:
+    assert sentence in nbd_fault(LIBRBD, [[decrypted()]], [layers])
+
+
+@pytest.mark.skipif(shutil.which("cryptsetup") is None, reason="cryptsetup is not installed")
+def test_a_header_says_how_the_data_are_encrypted(tmp_path: Path) -> None:
+    """The real one's, as librbd makes it by the same library."""
+    image, key = tmp_path / "image", tmp_path / "key"
+    with image.open("wb") as file:
+        file.truncate(64 << 20)
+    key.write_bytes(bytes(64))
+    words = RbdEncryption(sector_size=4096).volume_encryption()
+    assert words is not None
+    command = ["cryptsetup", "luksFormat", "-q", *words.formatting, "--key-file", key, image]
+    subprocess.run(command, check=True, capture_output=True)
+    with image.open("rb") as file:
+        assert rbd_encryption_on_host.header_of(file.read(1 << 20)) == HEADER
+
+
+def test_a_device_that_is_not_ours_says_why() -> None:
+    asked = {"prefix": "cbt-crypto-0-client", "conf": "/x", "user": "admin"}
+    (why,) = rbd_encryption_on_host.served("none", asked).values()
+    assert why.startswith("cannot be looked into: ")
+
+
+@pytest.mark.parametrize(
+    "options", [{"cipher": "serpent-xts-plain64"}, {"key_size": 128}, {"sector_size": 512}]
+)
+def test_librbd_has_ciphers_of_its_own(campaign_of: Make, options: Any) -> None:
+    overlays = {"rbd_encryption": {"by": "librbd", **options}}
+    with pytest.raises(UsageError, match=r"campaign\.yaml") as refused:
+        campaign_of(cluster={"configurations": {"Client": overlays}}, benchmarks={"rbd_nbd": {}})
+    assert "configurations.Client.rbd_encryption" in str(refused.value)
+    assert "by: librbd has cipher aes-xts-plain64, key_size 256 or 512" in str(refused.value)
+
+
+def test_librbd_encrypts_for_rbd_nbd_alone(campaign_of: Make) -> None:
+    configurations = {"Plain": {}, "Client": {"rbd_encryption": {"by": "librbd"}}}
+    benchmarks = {"rbd_single_client": ..., "rbd_krbd": {"vol_size": 64}}
+    campaign = campaign_of(cluster={"configurations": configurations}, benchmarks=benchmarks)
+    with pytest.raises(UsageError) as refused:
+        plan(campaign)
+    (sentence,) = str(refused.value).splitlines()
+    assert "campaign" in sentence.partition(": ")[0]
+    assert (
+        "cluster.configurations.Client.rbd_encryption.by: librbd encrypts for rbd_nbd" in sentence
+    )
+
+
+@pytest.mark.parametrize(("order", "header_mb"), [(22, 16), (26, 64)])
+def test_librbd_s_volumes_are_their_own(campaign_of: Make, order: int, header_mb: int) -> None:
+    """Its data begin with an object; what is plain may be shared with the kernel's client."""
+    configurations = {
+        "Plain": {}, "Client": {"rbd_encryption": {"by": "librbd", "key_size": 256}},
+    }  # fmt: skip
+    load = {"vol_size": 64, "order": order}
+    campaign = campaign_of(
+        cluster={"configurations": configurations},
+        benchmarks={
+            "rbd_single_client": ..., "rbd_nbd": load,
+            "rbd_krbd": {**load, "configuration": "Plain"},
+        },
+    )  # fmt: skip
+    filled = [step for step in plan(campaign).steps if isinstance(step, Prefill)]
+    volumes = {v.name: (step.scenario, v) for step in filled for v in step.volumes}
+    (name,) = (name for name in volumes if name.endswith("-librbd-aes-128"))
+    scenario, volume = volumes.pop(name)
+    assert scenario.name == "rbd_nbd"
+    assert scenario.created_mb(volume) == 64 + header_mb
+    assert volume.encryption.formatting == ("--cipher-alg", "aes-128")
+    assert len(volumes) == 1
+
+
 def test_dm_crypt_below_a_drives_file_system_is_none_of_its_business() -> None:
     assert fault(RbdEncryption.absent(), [[crypt(), {**RBD, "name": "sda"}]]) is None
 
@@ -120,8 +262,9 @@ def test_a_scenario_whose_clients_cannot_is_refused(campaign_of: Make) -> None:
         cluster={"configurations": {"Plain": {}, "Client": {"rbd_encryption": {}}}},
         benchmarks={"rbd_single_client": {}},
     )
-    with pytest.raises(UsageError, match='rbd_single_client: the clients of "Client" are to'):
+    with pytest.raises(UsageError, match='rbd_single_client: the clients of "Client" are to') as no:
         plan(campaign)
+    assert "cluster.configurations.Client.rbd_encryption" in str(no.value)
 
 
 def test_both_kinds_of_volumes_are_on_one_cluster(campaign_of: Make) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 
 from cbt_crypto.benchmarks.base import ClusterCommands, Volume
-from cbt_crypto.benchmarks.rbd import RbdKrbd
+from cbt_crypto.benchmarks.rbd import OfKernel, RbdKrbd, RbdNbd
 from cbt_crypto.hosts import rados_client_on_host, shell
 from cbt_crypto.hosts.devices import rbd_images
 from cbt_crypto.hosts.site import VolumeEncryption
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.unit
 
 FSID, OTHER = "11111111-2222-3333-4444-555555555555", "99999999-2222-3333-4444-555555555555"
 LUKS = VolumeEncryption("luks", ("--type", "luks2"), header_mb=16)
+LIBRBD = VolumeEncryption("librbd", ("--cipher-alg", "aes-256"), header_mb=16, by_librbd=True)
 #: Ours of a conf that names neither: as upstream's engine writes it, and owners of clusters do.
 NO_FSID = "[global]\n    mon_host = 10.0.0.1\n"
 
@@ -68,6 +70,30 @@ class Client:
         holders.mkdir(parents=True)
         return holders
 
+    def served(self, number: int, cookie: str, sectors: int = 131072) -> Path:
+        """rbd-nbd, or another server, serves an image there."""
+        folder = self.root / f"sys/block/nbd{number}"
+        (folder / "holders").mkdir(parents=True)
+        (folder / "size").write_text(f"{sectors}\n")
+        if cookie:
+            (folder / "backend").write_text(f"{cookie}\n")
+        return folder / "holders"
+
+    def cookie(self, image: str = "ours", fsid: str = FSID) -> str:
+        """What this campaign gives rbd-nbd."""
+        return f"{rbd_images.mapping_prefix(str(self.tmp_dir))}/{fsid}/rbd/{image}"
+
+    def serves(self, number: int) -> None:
+        """rbd has rbd-nbd serve an image there, under the cookie that it is told."""
+        folder = f"{self.root}/sys/block/nbd{number}"
+        self.program(
+            "rbd",
+            f"""case "$*" in
+*" unmap "*) rm {folder}/backend ;;
+*" map "*) while [ "$1" != --cookie ]; do shift; done; echo "$2" > {folder}/backend ;;
+esac""",
+        )
+
     def carries(self, holders: Path, name: str) -> None:
         (holders / "dm-0/dm").mkdir(parents=True)
         (holders / "dm-0/dm/name").write_text(f"{name}\n")
@@ -89,24 +115,30 @@ class Client:
         return self.run(rbd_images.detach_all(str(self.tmp_dir)))
 
     def measure(
-        self, text: str, filesystem: Any = None, formats: bool = False
-    ) -> subprocess.CompletedProcess[str]:
+        self, text: str, filesystem: Any = None, formats: bool = False,
+        by: type[OfKernel] = RbdKrbd, encryption: Optional[VolumeEncryption] = None,
+    ) -> subprocess.CompletedProcess[str]:  # fmt: skip
         """A script of a scenario, with our image attached."""
-        scenario = RbdKrbd(configuration="A", vol_size=64, filesystem=filesystem)
-        volume = Volume("ours", "rbd", "c0", 64, tmp_dir=str(self.tmp_dir), conf=str(self.conf))
+        scenario = by(configuration="A", vol_size=64, filesystem=filesystem)
+        volume = Volume(
+            "ours", "rbd", "c0", 64, tmp_dir=str(self.tmp_dir), conf=str(self.conf),
+            encryption=encryption,
+        )  # fmt: skip
         commands = ClusterCommands("ceph", f"rbd -c {self.conf}", "env")
         return self.run(scenario.attached({"c0": text}, [volume], commands, formats)["c0"])
 
     def attach(self, formats: bool = False) -> subprocess.CompletedProcess[str]:
-        images = [("rbd", "ours", LUKS)]
+        images = [rbd_images.Image("rbd", "ours", LUKS)]
         rbd = f"rbd -c {self.conf}"
         text = rbd_images.attach(images, str(self.tmp_dir), str(self.conf), rbd, formats)
         return self.run(text)
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Client:
-    return Client(tmp_path)
+def client(tmp_path: Path) -> Iterator[Client]:
+    client = Client(tmp_path)
+    yield client
+    client.remove()  # keys that a test made
 
 
 def test_what_a_note_names_and_the_kernel_confirms_is_unmapped(client: Client) -> None:
@@ -355,3 +387,82 @@ echo bad $bad
                           capture_output=True, text=True, check=False)  # fmt: skip
     expected = {"ours": "bad 0\n", "theirs": "bad 1\nmounted\nalive\n"}
     assert done.stdout == expected[mark], done.stderr
+
+
+def test_of_network_block_devices_those_with_our_cookie_are_unmapped(client: Client) -> None:
+    """As after a kill: also what rbd-nbd no longer serves. A stranger's has another, or none."""
+    client.note("ours")
+    holders = client.served(1, client.cookie())
+    client.carries(holders, f"{rbd_images.mapping_prefix(str(client.tmp_dir))}-ours")
+    others = [
+        "",
+        "cbt-crypto-00000000-client/x",
+        client.cookie("theirs"),
+        client.cookie("ours", OTHER),
+    ]
+    for number, cookie in enumerate(others, 2):
+        client.served(number, cookie)
+    done = client.remove()
+    assert done.returncode == 0, done.stderr
+    assert client.called("rbd") == ["rbd device unmap -t nbd /dev/nbd1"]
+    assert len(client.called("cryptsetup")) == 1
+    assert not (client.tmp_dir / "mapped").exists()
+
+
+def test_what_somebody_laid_over_our_network_block_device_is_left(client: Client) -> None:
+    client.note("ours")
+    client.carries(client.served(1, client.cookie()), "vg-of-somebody")
+    done = client.remove()
+    assert done.returncode != 0
+    assert "/dev/nbd1 carries vg-of-somebody, which is not ours" in done.stderr
+    assert client.called("rbd") == client.called("cryptsetup") == []
+
+
+@pytest.mark.parametrize("encryption", [None, LUKS, LIBRBD])
+def test_rbd_nbd_serves_an_image_while_it_is_measured(
+    client: Client, encryption: Optional[VolumeEncryption]
+) -> None:
+    client.served(2, "")
+    client.serves(2)
+    link = client.tmp_dir / "mapped/ours.device"
+    done = client.measure(f"readlink {link}", by=RbdNbd, encryption=encryption)
+    over = f"/dev/mapper/{rbd_images.mapping_prefix(str(client.tmp_dir))}-ours"
+    opened = over if encryption is LUKS else "/dev/nbd2"
+    assert (done.returncode, done.stdout) == (0, f"{opened}\n"), done.stderr
+    mapped, unmapped = client.called("rbd")
+    assert mapped.startswith(f"rbd -c {client.conf} device map -t nbd --cookie {client.cookie()}")
+    assert ("encryption-format=luks2,encryption-passphrase-file=/" in mapped) is (
+        encryption is LIBRBD
+    )
+    assert unmapped == "rbd device unmap -t nbd /dev/nbd2"
+    assert len(client.called("cryptsetup")) == (1 if encryption is LUKS else 0)
+
+
+def test_a_kernel_that_keeps_no_cookie_is_not_measured(client: Client) -> None:
+    """It could not be told later whose device that is."""
+    client.program("sleep", "")
+    client.served(2, "")
+    done = client.measure("echo measured", by=RbdNbd)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "rbd-nbd needs Linux 5.14" in done.stderr
+
+
+@pytest.mark.parametrize("has", ["", "0 4194304 data"])
+def test_librbd_formats_an_image_without_objects_alone(client: Client, has: str) -> None:
+    client.served(2, "")
+    client.serves(2)
+    rbd = (client.root / "bin/rbd").read_text().partition("\n")[2].partition("\n")[2]
+    client.program("rbd", f'case "$*" in *" diff "*) echo "{has}" ;; esac\n{rbd}')
+    done = client.measure("echo measured", formats=True, by=RbdNbd, encryption=LIBRBD)
+    formatted = [call for call in client.called("rbd") if " encryption format " in call]
+    if has:
+        assert (done.returncode, done.stdout, formatted) == (1, "", [])
+        assert f"rbd/ours is not empty: {has}" in done.stderr
+        return
+    assert done.stdout == "measured\n", done.stderr
+    (call,) = formatted
+    key = f"{rbd_images.mapping_prefix(str(client.tmp_dir))}-ours"
+    assert "encryption format --cipher-alg aes-256 rbd/ours luks2 /" in call
+    assert call.endswith(key)
+    (mapped,) = (call for call in client.called("rbd") if " map " in call)
+    assert f"/{key}" in mapped

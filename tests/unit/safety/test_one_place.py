@@ -22,6 +22,7 @@ ALLOWED = {
     r"\bwipefs\b[^\n]* -a\b": {DEVICES},
     r"\bdd if=": {DEVICES},
     r"\b(luksFormat|luksErase|reencrypt)\b": {DEVICES, IMAGES},
+    r"\bencryption format\b": {IMAGES},
     r"\bcryptsetup close\b": {DEVICES, IMAGES},
     r"\brbd (device )?unmap\b": {IMAGES},
     r"\brm --no-progress\b": {OF_CLUSTER},
@@ -98,8 +99,8 @@ def test_what_destroys_on_images_proves_right_before() -> None:
         places = [match.start() for match in destroying.finditer(body)]
         assert len(places) == count
         for before, place in zip([0, *places], places):
-            assert re.search(r'prove "\$number"|is_new "\$1"', body[before:place]), name
-    assert 'is_new() {\n    prove "$number" "$fsid" "$1" "$2"' in text
+            assert re.search(r'prove "\$block"|is_new "\$1"', body[before:place]), name
+    assert 'is_new() {\n    prove "$block" "$fsid" "$1" "$2"' in text
 
 
 #: Modules that write down when something was; what waits asks the monotonic clock.
