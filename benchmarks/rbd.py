@@ -420,6 +420,7 @@ $SUDO modprobe -q nbd 2> /dev/null || :
 if [ ! -d /sys/block/nbd0 ]; then
     echo "its kernel, $(uname -r), has no network block devices (module nbd); take another kernel, \
 or a lab of virtual machines"
+elif ! command -v rbd > /dev/null; then echo 'rbd is missing; install ceph-common'
 elif ! command -v rbd-nbd > /dev/null; then echo 'rbd-nbd is missing; install rbd-nbd'
 else echo ok; fi"""
 

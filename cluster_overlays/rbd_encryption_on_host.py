@@ -51,21 +51,21 @@ class Opened:
         return {fields[2]: fields[fields.index("-") + 1] for fields in ours}
 
 
-#: What a LUKS header begins with; bytes of it that are read, and more than it has.
-_LUKS, _HEADER = b"LUKS\xba\xbe", 1 << 20
+#: What a LUKS header begins with; bytes that are read of it: its text ends sooner.
+_LUKS, _HEADER = b"LUKS\xba\xbe", 1 << 16
 
 
-def served(name: str, asked: Dict[str, Any]) -> Dict[str, Any]:
+def served(name: str, asked: Dict[str, Any], root: Path = Path("/")) -> Dict[str, Any]:
     """What is behind a device of nbd, if it is ours: who serves it, and what is in its image."""
-    folder = Path("/sys/block") / name
-    process = Path("/proc") / (text_at(folder / "pid") or "none")
+    folder = root / "sys/block" / name
+    process = root / "proc" / (text_at(folder / "pid") or "none")
     prefix, _, origin = text_at(folder / "backend").partition("/")
     try:
         program = os.path.basename(os.readlink(str(process / "exe")))
         if (prefix, program) != (asked["prefix"], "rbd-nbd"):
             return {"why": "is not served by an rbd-nbd of this campaign"}
         words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
-        with open("/dev/" + name, "rb") as device:
+        with (root / "dev" / name).open("rb") as device:
             begins = device.read(len(_LUKS))
         return {
             "options": [word for word in words if word.startswith("--encryption")],

@@ -125,8 +125,8 @@ find_block() {
 
 # $1 is the pool, $2 the image, which nobody has mapped; librbd needs no device.
 format_librbd() {
-    said=$(rbd_of_cluster diff "$1/$2" | head -n 3)
-    [ -z "$said" ] || { echo "$1/$2 is not empty: $said" >&2; exit 1; }
+    said=$(rbd_of_cluster diff "$1/$2") || exit 1
+    [ -z "$said" ] || { echo "$1/$2 is not empty: it has objects" >&2; exit 1; }
     head -c 64 /dev/urandom > "$keys/$PREFIX-$2"
     rbd_of_cluster encryption format $FORMAT "$1/$2" luks2 "$keys/$PREFIX-$2"
 }

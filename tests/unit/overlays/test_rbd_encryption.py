@@ -9,7 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 import pytest
 
@@ -199,10 +199,34 @@ def test_a_header_says_how_the_data_are_encrypted(tmp_path: Path) -> None:
         assert rbd_encryption_on_host.header_of(file.read(1 << 20)) == HEADER
 
 
-def test_a_device_that_is_not_ours_says_why() -> None:
+@pytest.mark.parametrize(
+    ("backend", "program", "sentence"),
+    [
+        ("cbt-crypto-0-client/f/rbd/v", "/usr/bin/rbd-nbd", "cannot be looked into: "),
+        ("cbt-crypto-1-client/f/rbd/v", "/usr/bin/rbd-nbd", "is not served by an rbd-nbd of this"),
+        ("f/rbd/v", "/usr/bin/rbd-nbd", "is not served by an rbd-nbd of this campaign"),
+        ("cbt-crypto-0-client/f/rbd/v", "/usr/bin/nbd-client", "is not served by an rbd-nbd of th"),
+        (None, "/usr/bin/rbd-nbd", "is not served by an rbd-nbd of this campaign"),
+        ("cbt-crypto-0-client/f/rbd/v", None, "cannot be looked into: "),
+    ],
+)
+def test_a_device_that_is_not_ours_says_why(
+    tmp_path: Path, backend: Optional[str], program: Optional[str], sentence: str
+) -> None:
+    """Ours is looked into, which needs a cluster."""
+    for folder in ("sys/block/nbd0", "proc/7", "dev"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "sys/block/nbd0/pid").write_text("7\n")
+    (tmp_path / "sys/block/nbd0/size").write_text("8\n")
+    (tmp_path / "dev/nbd0").write_bytes(bytes(4096))
+    (tmp_path / "proc/7/cmdline").write_bytes(b"rbd-nbd\0map\0rbd/v\0")
+    if backend:
+        (tmp_path / "sys/block/nbd0/backend").write_text(backend)
+    if program:
+        (tmp_path / "proc/7/exe").symlink_to(program)
     asked = {"prefix": "cbt-crypto-0-client", "conf": "/x", "user": "admin"}
-    (why,) = rbd_encryption_on_host.served("none", asked).values()
-    assert why.startswith("cannot be looked into: ")
+    (why,) = rbd_encryption_on_host.served("nbd0", asked, tmp_path).values()
+    assert why.startswith(sentence)
 
 
 @pytest.mark.parametrize(
@@ -237,10 +261,10 @@ def test_librbd_s_volumes_are_their_own(campaign_of: Make, order: int, header_mb
     }  # fmt: skip
     load = {"vol_size": 64, "order": order}
     campaign = campaign_of(
-        cluster={"configurations": configurations},
+        cluster={"configurations": configurations, "rebuild": "needed"},
         benchmarks={
-            "rbd_single_client": ..., "rbd_nbd": load,
-            "rbd_krbd": {**load, "configuration": "Plain"},
+            "rbd_single_client": ..., "rbd_krbd": {**load, "configuration": "Plain"},
+            "rbd_nbd": load,
         },
     )  # fmt: skip
     filled = [step for step in plan(campaign).steps if isinstance(step, Prefill)]

@@ -447,17 +447,24 @@ def test_a_kernel_that_keeps_no_cookie_is_not_measured(client: Client) -> None:
     assert "rbd-nbd needs Linux 5.14" in done.stderr
 
 
-@pytest.mark.parametrize("has", ["", "0 4194304 data"])
-def test_librbd_formats_an_image_without_objects_alone(client: Client, has: str) -> None:
+@pytest.mark.parametrize(
+    ("diff", "why"),
+    [
+        (":", ""),
+        ("echo 0 4194304 data", "rbd/ours is not empty: it has objects"),
+        ("echo no answer >&2; exit 5", "no answer"),
+    ],
+)
+def test_librbd_formats_an_image_without_objects_alone(client: Client, diff: str, why: str) -> None:
     client.served(2, "")
     client.serves(2)
     rbd = (client.root / "bin/rbd").read_text().partition("\n")[2].partition("\n")[2]
-    client.program("rbd", f'case "$*" in *" diff "*) echo "{has}" ;; esac\n{rbd}')
+    client.program("rbd", f'case "$*" in *" diff "*) {diff} ;; esac\n{rbd}')
     done = client.measure("echo measured", formats=True, by=RbdNbd, encryption=LIBRBD)
     formatted = [call for call in client.called("rbd") if " encryption format " in call]
-    if has:
+    if why:
         assert (done.returncode, done.stdout, formatted) == (1, "", [])
-        assert f"rbd/ours is not empty: {has}" in done.stderr
+        assert why in done.stderr
         return
     assert done.stdout == "measured\n", done.stderr
     (call,) = formatted

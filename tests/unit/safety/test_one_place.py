@@ -100,6 +100,8 @@ def test_what_destroys_on_images_proves_right_before() -> None:
         assert len(places) == count
         for before, place in zip([0, *places], places):
             assert re.search(r'prove "\$block"|is_new "\$1"', body[before:place]), name
+    librbd = re.findall(r"^format_librbd\(\) \{\n(.*?)^\}", text, re.M | re.S)[0]
+    assert librbd.index('diff "$1/$2") || exit 1') < librbd.index("encryption format")
     assert 'is_new() {\n    prove "$block" "$fsid" "$1" "$2"' in text
 
 
