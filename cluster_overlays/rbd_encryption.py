@@ -152,7 +152,7 @@ class RbdEncryption(Overlay):
         if served is None:
             return f"is on {name}, and not on a device of rbd-nbd" if site.on_nbd else None
         if "why" in served:
-            return f"is on {name}, which {served['why']}"
+            return f"is on {name}, which {served['why']}" if site.on_nbd else None
         header, lost = served["header"], served["stored"] - served["size"]
         if not (self.is_present and self.by == "librbd"):
             is_plain = not served["options"] and lost == 0

@@ -13,6 +13,8 @@ from typing import Any, Callable, Optional
 
 import pytest
 
+from cbt_crypto.benchmarks.base import ClusterCommands
+from cbt_crypto.benchmarks.rbd import RbdNbd
 from cbt_crypto.cluster_overlays import rbd_encryption_on_host
 from cbt_crypto.cluster_overlays.base import Seen, Transition
 from cbt_crypto.cluster_overlays.rbd_encryption import RbdEncryption
@@ -146,8 +148,18 @@ def test_a_device_of_rbd_nbd_is_proved_by_what_is_behind_it() -> None:
     assert "is encrypted there" in nbd_fault(absent, [[over, inside]])
     assert "on rbd0, and not on a device of rbd-nbd" in nbd_fault(absent, [[RBD]])
     assert "on rbd0, and not on a device of rbd-nbd" in nbd_fault(LIBRBD, [[decrypted()]], [[RBD]])
+    # Upstream's benchmarks have an rbd-nbd of their own.
+    assert fault(absent, [[nbd(why="is not served by an rbd-nbd of this campaign")]]) is None
     shown = LIBRBD.evidence_seen(HERE, {"c0": [Seen([[decrypted()]], 0.0)]})
     assert shown == {"served": {"c0 nbd0": decrypted()["served"]}}
+
+
+def test_what_overlays_wrap_is_rbd_nbd_too() -> None:
+    commands = ClusterCommands("ceph", "rbd -c x", "env")
+    load = RbdNbd(configuration="A", vol_size=64)
+    (text,) = load.measure(HERE, "/r", commands, lambda host, it: f"on-{host} {it}").values()
+    assert "rbd_of_cluster() { on-c0 rbd -c x " in text
+    assert "(s=0; on-c0 $SUDO fio " in text
 
 
 @pytest.mark.parametrize(
