@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Optional
 
@@ -32,11 +33,10 @@ def embedded() -> Engine:
     # Engines are loaded when they are chosen.
     from cbt_crypto import __version__  # noqa: PLC0415
     from cbt_crypto.engine.embedded import ceph, common, monitoring, settings  # noqa: PLC0415
-    from cbt_crypto.engine.embedded.benchmark import Benchmark  # noqa: PLC0415
 
     return Engine(
         "embedded", __version__, None, settings, common, monitoring, ceph.Ceph, ceph.ExistingCeph,
-        Benchmark,
+        partial(common.Benchmark, execution=common),
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ EMBEDDED = {
     "common": "cbt_crypto.engine.embedded.common",
     "monitoring": "cbt_crypto.engine.embedded.monitoring",
     "cluster.ceph": "cbt_crypto.engine.embedded.ceph",
-    "benchmark.benchmark": "cbt_crypto.engine.embedded.benchmark",
+    "benchmark.benchmark": "cbt_crypto.engine.embedded.common",
 }
 
 

@@ -19,9 +19,8 @@ from typing_extensions import override
 
 from cbt_crypto.cluster_overlays.stack import BoundStack, Stack
 from cbt_crypto.engine.contract import Section
-from cbt_crypto.engine.embedded import admin_session, common, daemons
-from cbt_crypto.engine.embedded.admin_session import Step
-from cbt_crypto.engine.embedded.daemons import Daemons, KeyForm, mon, together
+from cbt_crypto.engine.embedded import common, daemons
+from cbt_crypto.engine.embedded.daemons import Daemons, KeyForm, Step, mon, together
 from cbt_crypto.errors import HostError
 from cbt_crypto.hosts import ceph_conf, directories
 from cbt_crypto.hosts.devices import destroy, lvm_and_md, rbd_images
@@ -270,7 +269,7 @@ class Ceph:
         answers = self.ask([*steps, *({"placed": name} for name in placed)])
         clean_at = "".join(answers[2:3])
         self._clean_at = int(clean_at) if clean_at.isdigit() else 0
-        self.up_from = admin_session.up_from("".join(answers[3:4]))
+        self.up_from = daemons.up_from("".join(answers[3:4]))
         self.placed = {name: json.loads(answer) for name, answer in zip(placed, answers[4:])}
 
     def quiet(self) -> list[Step]:
@@ -437,9 +436,9 @@ class Ceph:
         """Take monitor steps in one process on the head; return what each printed."""
         timeout = self.section.deploy_timeout
         session = f"{self.pid_dir}/session"
-        script = admin_session.script(self.ceph_cmd, self.tmp_conf, steps, timeout, session)
+        script = daemons.script(self.ceph_cmd, self.tmp_conf, steps, timeout, session)
         output = self.run({self.site.head: script}, "wait for the cluster", timeout + 15)
-        return admin_session.answers(output[self.site.head])
+        return daemons.answers(output[self.site.head])
 
     def run(
         self, scripts: HostScripts, what: str, timeout: Optional[float] = None
@@ -464,7 +463,7 @@ class ExistingCeph(Ceph):
         limit = answer_limit(self.site.ceph_cmd)
         ask = f"timeout {limit} {self.site.ceph_command} osd dump --format json"
         answers = self.run({self.site.head: ask}, "ask since when OSDs are up", limit + 30)
-        self.up_from = admin_session.up_from(answers[self.site.head])
+        self.up_from = daemons.up_from(answers[self.site.head])
 
     @override
     def mkpool(self, name: str, profile: str, application: str) -> None:

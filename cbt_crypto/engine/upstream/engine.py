@@ -9,7 +9,7 @@ from functools import partial
 from cbt_crypto.cluster_overlays.ceph_build import CephBuild
 from cbt_crypto.cluster_overlays.pools import Pools
 from cbt_crypto.engine.contract import Engine
-from cbt_crypto.engine.embedded.benchmark import Benchmark
+from cbt_crypto.engine.embedded.common import Benchmark
 from cbt_crypto.engine.upstream.cell import Monitoring, NativeBenchmark
 from cbt_crypto.engine.upstream.checkout import (
     BENCHMARKS,

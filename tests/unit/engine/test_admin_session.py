@@ -14,7 +14,7 @@ from typing import Any, Callable
 import psutil
 import pytest
 
-from cbt_crypto.engine.embedded.admin_session import Step, answers, script
+from cbt_crypto.engine.embedded.daemons import Step, answers, script
 
 pytestmark = pytest.mark.unit
 

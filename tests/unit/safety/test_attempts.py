@@ -24,7 +24,7 @@ from fake_hosts import FakeHosts, Printed, framed
 from rich.console import Console
 
 from cbt_crypto.cli import cbt_crypto
-from cbt_crypto.engine.embedded import admin_session, common
+from cbt_crypto.engine.embedded import common, daemons
 from cbt_crypto.errors import HostError, UsageError
 from cbt_crypto.hosts import fetch
 from cbt_crypto.hosts.devices import destroy
@@ -528,7 +528,7 @@ def test_modules_where_one_stands(
     assert not here.exists() and any("percent" in line for line in so_far.lines)
     subprocess.run(fetch.program(), input="[]", text=True, check=True)
     assert not here.exists()
-    ask = admin_session.script("ceph", "/nowhere.conf", [{"mon": {"prefix": "status"}}], 3)
+    ask = daemons.script("ceph", "/nowhere.conf", [{"mon": {"prefix": "status"}}], 3)
     Remote(common, str(tmp_path / "own")).attempt({"localhost": ask}, 20)
     assert not here.exists()
     subprocess.run(
