@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Optional
 
 from cbt_crypto.hosts import counter_sampler_on_host, recorder_on_host, shell, stacks_on_host
@@ -27,11 +28,8 @@ EVERY_S, PROCESSES_EVERY = 1, 10
 def start_counters(run_dir: str) -> str:
     """Shell text that starts it in the background; it ends with the run's directory."""
     directory = f"{run_dir}/{COUNTERS}"
-    asked = {
-        "file": f"{directory}/counters.raw",
-        "every_s": EVERY_S,
-        "processes_every": PROCESSES_EVERY,
-    }
+    file = f"{directory}/counters.raw"
+    asked = {"file": file, "every_s": EVERY_S, "processes_every": PROCESSES_EVERY}
     program = shell.call_of_main(counter_sampler_on_host, asked)
     start = shell.start_python(program, pid_file(run_dir), f"{directory}/.messages")
     return f"mkdir -p {shlex.quote(directory)}\n{start}\n"
@@ -66,13 +64,8 @@ def start_recorder(
     programs: Sequence[str] = CLIENT_PROGRAMS,
 ) -> str:
     """Shell text that starts the recorder and waits for its first sample; none is no error."""
-    asked = {
-        "folder": run_dir,
-        "tmp_dir": tmp_dir,
-        "programs": list(programs),
-        "has_clients": has_clients,
-        "powercap": powercap,
-    }
+    told = {"has_clients": has_clients, "powercap": powercap, "programs": list(programs)}
+    asked = {"folder": run_dir, "tmp_dir": tmp_dir, **told}
     program = shell.call_of_main(recorder_on_host, asked)
     start = shell.start_python(program, _pid_file(run_dir), "/dev/null", as_root=True)
     words = ("start_once", f"{run_dir}/{RECORDING_FILE}", _pid_file(run_dir))
@@ -87,10 +80,8 @@ def stop_recorder(run_dir: str) -> str:
 def recorders(site: Site, run_dir: str) -> HostScripts:
     """The scripts that start one on every host of clients, OSDs and drives."""
     hosts = dict.fromkeys((*site.storage_hosts, *site.osd_hosts, *site.clients))
-    return {
-        host: start_recorder(run_dir, site.tmp_dir, has_clients=host in site.clients)
-        for host in hosts
-    }
+    start = partial(start_recorder, run_dir, site.tmp_dir)
+    return {host: start(has_clients=host in site.clients) for host in hosts}
 
 
 @contextlib.contextmanager

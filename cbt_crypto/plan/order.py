@@ -414,11 +414,9 @@ class Pacing:
         load = self._loads.get(load_key(cell))
         block = state.get("block") or {}
         asked = asked_of(cell.parameters)
-        figures = {
-            f"{name} {direction}": value
-            for name in asked
-            for direction, value in (block.get(name) or {}).items()
-        }
+        figures = {}
+        for name in asked:
+            figures.update({f"{name} {way}": v for way, v in (block.get(name) or {}).items()})
         # A block without one of the figures tells nothing: never that the others are enough.
         if load is not None and all(block.get(name) for name in asked):
             measured = Measured(state.get("deployment"), figures, state.get("slices"))
@@ -454,11 +452,8 @@ def block_state(block: Optional[Block]) -> Optional[dict[str, Any]]:
     if block is None:
         return None
     figures = {"iops": block.iops, "clat_ns_mean": block.clat_ns_mean}
-    rounded = {
-        figure: {name: round(value, 3) for name, value in of.items()}
-        for figure, of in figures.items()
-        if of
-    }
+    given = {figure: of.items() for figure, of in figures.items() if of}
+    rounded = {figure: {n: round(value, 3) for n, value in of} for figure, of in given.items()}
     return {"warmup_s": block.warmup_s, "iops": {}, **rounded}
 
 

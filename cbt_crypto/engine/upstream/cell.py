@@ -194,11 +194,8 @@ class NativeBenchmark:
         return max(statuses, default=None)
 
     def _loads(self) -> list[execution.Ending]:
-        return [
-            end
-            for end in self.cluster.endings()
-            if end.program == self.scenario.program and self.scenario.is_load(end.words)
-        ]
+        own = (end for end in self.cluster.endings() if end.program == self.scenario.program)
+        return [end for end in own if self.scenario.is_load(end.words)]
 
 
 def _number(volume: str) -> str:

@@ -291,13 +291,8 @@ def sections(
     """Merge the embedded engine's options with where upstream puts keys and devices."""
     base = _upstream_places(cluster)
     of_file = ceph_conf.read(Path(cluster.conf_file)) if cluster.conf_file else {}
-    return ceph_conf.merged(
-        setting_options(cluster),
-        without(of_file, base),
-        base,
-        _devices(site, device, db_device),
-        extra,
-    )
+    ours = (base, _devices(site, device, db_device), extra)
+    return ceph_conf.merged(setting_options(cluster), without(of_file, base), *ours)
 
 
 def _upstream_places(cluster: ClusterSection) -> Sections:

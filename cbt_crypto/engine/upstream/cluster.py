@@ -171,14 +171,8 @@ class UpstreamCeph:
             section.ceph_mon_cmd, section.ceph_mgr_cmd, section.ceph_osd_cmd,
             *(str(self.config.get(key, program)) for _, key, program in _OF_FILES),
         )  # fmt: skip
-        scripts = execution.install(
-            self.site,
-            self.base,
-            names,
-            self.hooks.wrap_osd,
-            self.hooks.stack.wrap_client,
-            self.hooks.osd_device,
-        )
+        hooks = (self.hooks.wrap_osd, self.hooks.stack.wrap_client, self.hooks.osd_device)
+        scripts = execution.install(self.site, self.base, names, *hooks)
         one_pid = checkout.write_one_pid(f"{self.base}/run")
         self.own.run(
             {host: f"{text}\n{one_pid}" for host, text in scripts.items()},
@@ -234,10 +228,9 @@ class UpstreamCeph:
         osds = {host: [str(osd.id) for osd in site.osds_of(host)] for host in site.osd_hosts}
         daemons = {"mon": section.mons, "mgr": section.mgrs, "osd": osds, "mds": self._mdss}[kind]
         keys = f" --keyring={keyring}" if kind == "mon" else ""
+        start = f"$SUDO {where}/ceph-{kind} -c {conf} -i"
         return {
-            host: "\n".join(
-                f"$SUDO {where}/ceph-{kind} -c {conf} -i {quote(name)}{keys}" for name in named
-            )
+            host: "\n".join(f"{start} {quote(name)}{keys}" for name in named)
             for host, named in daemons.items()
         }
 
@@ -245,13 +238,9 @@ class UpstreamCeph:
 
     def distribute_conf(self) -> None:
         """Put ceph.conf below `tmp_dir`; upstream's own replaces /etc/ceph/ceph.conf."""
-        made = sections(
-            self.own.addressed(),
-            self.site,
-            self.hooks.ceph_conf(),
-            self.hooks.osd_device,
-            self.hooks.osd_db_device,
-        )
+        hooks = self.hooks
+        devices = (hooks.osd_device, hooks.osd_db_device)
+        made = sections(self.own.addressed(), self.site, hooks.ceph_conf(), *devices)
         # By default a kernel speaks to msgr1 alone, which the monitors do not.
         made.setdefault("client", {})["rbd_default_map_options"] = f"ms_mode={kernel_mode(made)}"
         self.conf_text = ceph_conf.render(made)
@@ -265,27 +254,21 @@ class UpstreamCeph:
 
     def get_mon_hosts(self) -> dict[str, dict[str, str]]:
         """Monitors by host: {id: address}, msgr2's, as upstream's would speak msgr1 alone."""
-        return {
-            host: {
-                name: ceph_conf.mon_vector(address).strip("[]") for name, address in named.items()
-            }
-            for host, named in self.own.addressed().mons.items()
-        }
+        hosts: dict[str, dict[str, str]] = {}
+        for host, named in self.own.addressed().mons.items():
+            hosts[host] = {n: ceph_conf.mon_vector(at).strip("[]") for n, at in named.items()}
+        return hosts
 
     def setup_fs(self) -> None:
         """Prepare the devices. BlueStore needs none of the file systems that upstream makes."""
         claims = {host: self.own.claim_devices(host) for host in self.site.osd_hosts}
         self.own.run(claims, "claim the devices")
         self.own.run(self.own.volumes(), "divide the devices")
-        size = self.section.osd_file_size
-        files = {
-            host: "\n".join(
-                f"truncate -s {size} {quote(osd.device)}"
-                for osd in self.site.osds_of(host)
-                if osd.is_file
-            )
-            for host in self.site.osd_hosts
-        }
+        make = f"truncate -s {self.section.osd_file_size}"
+        files = {}
+        for host in self.site.osd_hosts:
+            of_files = (osd for osd in self.site.osds_of(host) if osd.is_file)
+            files[host] = "\n".join(f"{make} {quote(osd.device)}" for osd in of_files)
         self.own.run(files, "make the OSDs' files")
         self.own.run(self.hooks.before_osds(), "prepare the devices")
 

@@ -10,15 +10,9 @@ from cbt_crypto.cluster_overlays.ceph_build import CephBuild
 from cbt_crypto.cluster_overlays.pools import Pools
 from cbt_crypto.engine.contract import Engine
 from cbt_crypto.engine.embedded.common import Benchmark
+from cbt_crypto.engine.upstream import checkout as checkouts
 from cbt_crypto.engine.upstream.cell import Monitoring, NativeBenchmark
-from cbt_crypto.engine.upstream.checkout import (
-    BENCHMARKS,
-    Checkout,
-    Modules,
-    Settings,
-    import_checkout,
-    missing_library,
-)
+from cbt_crypto.engine.upstream.checkout import Checkout, Modules, Settings
 from cbt_crypto.engine.upstream.cluster import ExistingUpstreamCeph, UpstreamCeph
 from cbt_crypto.engine.upstream.execution import Common
 from cbt_crypto.hosts.requirement import Requirement
@@ -112,9 +106,9 @@ def _pools(campaign: Campaign) -> Iterator[str]:
 
 def _benchmarks(campaign: Campaign, modules: Modules) -> Iterator[str]:
     for name in campaign.scenarios:
-        if name not in BENCHMARKS:
+        if name not in checkouts.BENCHMARKS:
             continue
-        if missing := missing_library(modules.path, name):
+        if missing := checkouts.missing_library(modules.path, name):
             yield missing
         elif name == "librbdfio" and _has_total_iodepth(campaign, modules):
             yield (
@@ -131,7 +125,7 @@ def _has_total_iodepth(campaign: Campaign, modules: Modules) -> bool:
 
 def upstream(checkout: Checkout) -> Engine:
     """The engine. Raises UsageError for a checkout that cannot be imported."""
-    modules = import_checkout(checkout.path)
+    modules = checkouts.import_checkout(checkout.path)
     common = Common(modules.common, modules.settings)
     settings = Settings(modules.settings, modules.perf_by_pid_files)
     return Engine(

@@ -146,14 +146,11 @@ def _said(command: List[str]) -> str:
 
 def words(known: Identity) -> str:
     """`serial A, 10737418240 bytes`, for people."""
-    names = (
-        ("serial", "serial {}"),
-        ("wwn", "WWN {}"),
-        ("backing", "file {}"),
-        ("dm", "mapping {}"),
-        ("partuuid", "partition {}"),
-    )
-    parts = [form.format(known[name]) for name, form in names if name in known]
+    names = {
+        "serial": "serial", "wwn": "WWN", "backing": "file", "dm": "mapping",
+        "partuuid": "partition",
+    }  # fmt: skip
+    parts = [f"{names[key]} {known[key]}" for key in names if key in known]
     text = ", ".join((parts or ["no serial number"]) + [known.get("size", "?") + " bytes"])
     # In one line, whatever a drive or a journal says.
     return " ".join(text.split())
