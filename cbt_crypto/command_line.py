@@ -10,8 +10,9 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any, Optional, TextIO, Union, cast
 
@@ -21,6 +22,7 @@ from click.shell_completion import CompletionItem
 from cbt_crypto.errors import CampaignError, RunError, UsageError
 from cbt_crypto.run.interrupt import like_ctrl_c
 
+_Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 #: Settings of every command and group.
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 _PATH = click.Path(path_type=Path)
@@ -104,18 +106,15 @@ class RunOptions:
     notify: Optional[str] = None
 
 
-def plan_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that say what is planned, by their names in `RunOptions`."""
-    for decorator in reversed(_PLANNED):
-        function = decorator(function)
-    return function
+def all_of(decorators: Sequence[_Decorator]) -> _Decorator:
+    """What gives a command several options or arguments, in this order."""
+    return lambda function: reduce(lambda made, each: each(made), reversed(decorators), function)
 
 
-def run_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that `cbt.py` and `lab run` share, as in `RunOptions`."""
-    for decorator in reversed(_RUN):
-        function = decorator(function)
-    return plan_options(function)
+#: Gives a command the options that say what is planned, by their names in `RunOptions`.
+plan_options = all_of(_PLANNED)
+#: Gives a command the options that `cbt.py` and `lab run` share, as in `RunOptions`.
+run_options = all_of((*_PLANNED, *_RUN))
 
 
 def needed(archive: Path | None) -> Path:
@@ -270,11 +269,8 @@ class LazyGroup(SentenceGroup):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete names without importing what they are of."""
-        names = [
-            CompletionItem(name, help=lazy.line)
-            for name, lazy in self._lazy.items()
-            if name.startswith(incomplete)
-        ]
+        begun = {name: lazy for name, lazy in self._lazy.items() if name.startswith(incomplete)}
+        names = [CompletionItem(name, help=lazy.line) for name, lazy in begun.items()]
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
 

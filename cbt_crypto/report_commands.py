@@ -19,13 +19,14 @@ import webbrowser
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 import click
 from rich.console import Console
 from rich.filesize import decimal
 from rich.text import Text
 
+from cbt_crypto import command_line
 from cbt_crypto.archive.files import read_json, write_whole
 from cbt_crypto.archive.pack import Pack, is_pack, opened, pack, pack_summary
 from cbt_crypto.command_line import archive_argument, archives_argument, examples, say, say_error
@@ -43,8 +44,8 @@ _PAPERS = ("A4", "Letter")
 #: Seconds after which a watched page reloads, and between looks at its archive.
 _RELOAD_S, _LOOK_S = 10, 2.0
 
-
-_OPTIONS = (
+#: What reports of one archive and of several have in common.
+_with_options = command_line.all_of((
     click.option(
         "--only", multiple=True, metavar="PATTERN",
         help="Only cells whose label, as the plan prints it, contains this, and their baseline.",
@@ -55,13 +56,7 @@ _OPTIONS = (
         "--spread-from", "spread_from", type=click.Path(path_type=Path), metavar="ARCHIVE",
         help="For what was deployed once: take the spread between deployments from ARCHIVE.",
     ),
-)  # fmt: skip
-
-
-def _with_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+))  # fmt: skip
 
 
 @click.command(
@@ -492,7 +487,11 @@ def _write(option: str, path: Path, text: str) -> None:
     """Raises UsageError: a traceback's exit status, 1, would tell CI that too much is lost."""
     try:
         if path.exists() and not path.is_file():
-            _write_to_pipe(path, text)
+            # A pipe, say.
+            descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+            os.set_blocking(descriptor, True)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
         else:
             # Nobody's file is written to that a link in this place leads to.
             write_whole(path, text)
@@ -500,10 +499,3 @@ def _write(option: str, path: Path, text: str) -> None:
         raise UsageError(
             f"{option} {path}: cannot be written ({error.strerror}); name another file"
         ) from None
-
-
-def _write_to_pipe(path: Path, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
-    os.set_blocking(descriptor, True)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)

@@ -16,18 +16,10 @@ from rich.text import Text
 from cbt_crypto.command_line import RunOptions, examples, run_options, say
 from cbt_crypto.errors import UsageError
 from cbt_crypto.lab import access, image, lifecycle
+from cbt_crypto.lab import shape as shapes
 from cbt_crypto.lab.run import LabCampaign
 from cbt_crypto.lab.run import run as run_job
-from cbt_crypto.lab.shape import (
-    MOST_NODES,
-    MOST_NUMA,
-    MOST_THREADS,
-    Kind,
-    Lab,
-    Release,
-    Shape,
-    Steps,
-)
+from cbt_crypto.lab.shape import Kind, Lab, Release, Shape, Steps
 from cbt_crypto.plan.file import read_campaign
 from cbt_crypto.plan_command import archive_of
 from cbt_crypto.units import size_bytes
@@ -86,7 +78,11 @@ def lab() -> None:
     help="Another release, in /opt/ceph-RELEASE on each namespace node, for ceph_build.",
 )  # fmt: skip
 @click.option(
-    "--nodes", type=click.IntRange(1, MOST_NODES), default=1, show_default=True, help="Nodes."
+    "--nodes",
+    type=click.IntRange(1, shapes.MOST_NODES),
+    default=1,
+    show_default=True,
+    help="Nodes.",
 )
 @click.option(
     "--disks", type=click.IntRange(0, 16), default=2, show_default=True,
@@ -104,11 +100,11 @@ def lab() -> None:
     "--cpus", type=click.IntRange(1), default=2, show_default=True, help="CPUs of each vm node."
 )
 @click.option(
-    "--numa", type=click.IntRange(1, MOST_NUMA), default=1, show_default=True,
+    "--numa", type=click.IntRange(1, shapes.MOST_NUMA), default=1, show_default=True,
     help="NUMA nodes of each vm node.",
 )  # fmt: skip
 @click.option(
-    "--threads", type=click.IntRange(1, MOST_THREADS), default=1, show_default=True,
+    "--threads", type=click.IntRange(1, shapes.MOST_THREADS), default=1, show_default=True,
     help="Hyperthreads of each core of each vm node.",
 )  # fmt: skip
 @click.option(
