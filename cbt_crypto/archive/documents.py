@@ -33,6 +33,10 @@ class _Document(BaseModel):
     model_config = ConfigDict(frozen=True, allow_inf_nan=False, defer_build=True)
 
 
+class _OfFormat(_Document):
+    format: int
+
+
 class Baseline(_Document):
     """The value of one dimension that counts as 100 %."""
 
@@ -77,10 +81,9 @@ def crossed(matrix: Matrix) -> dict[str, tuple[str, ...]]:
     return {", ".join(levels): levels for levels in itertools.product(*matrix.values())}
 
 
-class PlanDocument(_Document):
+class PlanDocument(_OfFormat):
     """plan.json: every cell in the order they are to run."""
 
-    format: int
     title: str = ""
     baseline: Optional[Baseline] = None
     configurations: Mapping[str, Any] = {}
@@ -228,10 +231,9 @@ class Beside(_Document):
     recovering: int = Field(0, ge=0)
 
 
-class CellDocument(_Document):
+class CellDocument(_OfFormat):
     """cell.json: how the measurement of one cell went."""
 
-    format: int
     id: str
     iteration: int = Field(0, ge=0, lt=10**8)
     scenario: str
@@ -277,10 +279,9 @@ class OverlayProof(_Document):
     evidence: Any = None
 
 
-class Proof(_Document):
+class Proof(_OfFormat):
     """proof.json: whether a configuration was in force; not `required` with `proof: none`."""
 
-    format: int
     configuration: str
     proved: bool
     required: bool = True
@@ -312,12 +313,11 @@ CHANGED = {"cpu_model": "CPU", "threads": "threads", "memory_bytes": "memory", "
            "networks": "network cards"}  # fmt: skip
 
 
-class Environment(_Document):
+class Environment(_OfFormat):
     """environment.json: where the campaign ran; what else is recorded is kept as it is."""
 
     model_config = ConfigDict(extra="allow")
 
-    format: int
     hosts: Mapping[str, RecordedHost] = {}
 
 
@@ -325,10 +325,9 @@ class Environment(_Document):
 _LONGEST_S = 3.2e8
 
 
-class PredictionDocument(_Document):
+class PredictionDocument(_OfFormat):
     """prediction.json: what the campaign was to take, in seconds, with a chance of 80 %."""
 
-    format: int
     like: str = ""
     seconds: float = Field(ge=0, le=_LONGEST_S)
     low: float = Field(ge=0, le=_LONGEST_S)
@@ -342,23 +341,14 @@ class TakenStep(_Document):
     seconds: float = Field(0.0, ge=0, le=_LONGEST_S)
 
 
-class TimelineDocument(_Document):
+class TimelineDocument(_OfFormat):
     """timeline.json: the steps that were taken to their end."""
 
-    format: int
     steps: tuple[TakenStep, ...] = Field((), max_length=10 * MOST_CELLS)
 
 
 #: Any of the documents above.
-AnyDocument = TypeVar(
-    "AnyDocument",
-    PlanDocument,
-    CellDocument,
-    Proof,
-    Environment,
-    PredictionDocument,
-    TimelineDocument,
-)
+AnyDocument = TypeVar("AnyDocument", bound=_OfFormat)
 
 
 def parse_document(kind: type[AnyDocument], data: bytes) -> AnyDocument:
