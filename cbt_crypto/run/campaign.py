@@ -192,12 +192,10 @@ class CampaignRun:
                 f"{self._config_file}: was changed while this run checked the hosts; run the same "
                 "command again"
             )
+        file, archive = str(self._config_file), str(self.archive)
         settings.initialize(
-            argparse.Namespace(
-                config_file=str(self._config_file), archive=str(self.archive),
-                conf=cluster.conf_file,
-            )
-        )  # fmt: skip
+            argparse.Namespace(config_file=file, archive=archive, conf=cluster.conf_file)
+        )
         # Whoever reads settings finds the defaults too.
         settings.cluster.setdefault("tmp_dir", cluster.tmp_dir)
         settings.cluster.update(engine_keys(cluster))
@@ -252,12 +250,9 @@ class CampaignRun:
 
     def _decide(self) -> None:
         choices = Choices(self.archive, self._remote, whole_site(self.campaign))
-        self._preparation.begin(
-            {
-                name: Stack(choices.decided(overlays))
-                for name, overlays in self.campaign.configurations.items()
-            }
-        )
+        configurations = self.campaign.configurations.items()
+        stacks = {name: Stack(choices.decided(overlays)) for name, overlays in configurations}
+        self._preparation.begin(stacks)
 
     def _take(self, step: Step) -> None:
         """Only what a measured cell needs is deployed: a cell may be known well enough by now."""
@@ -274,14 +269,11 @@ class CampaignRun:
         if isinstance(step, Measure):
             self._check_hold_seldom()
             self._check_archive()
-            self._warm_up_once(step.cell)
+            if self._warm_up_s:
+                self._preparation.warm_up(step.cell, self._warm_up_s)
+                self._warm_up_s = 0
             time.sleep(step.pause_s)
             self._measure(step.cell)
-
-    def _warm_up_once(self, cell: Cell) -> None:
-        seconds, self._warm_up_s = self._warm_up_s, 0
-        if seconds:
-            self._preparation.warm_up(cell, seconds)
 
     def _check_hold_seldom(self) -> None:
         """A run may go on for hours on one deployment; each look costs a moment on every host."""

@@ -67,11 +67,8 @@ def check_distinct(
 
     Drives without Ceph are measured one after another, and may be.
     """
-    uses = dict.fromkeys(
-        (host, guard.device, guard.key)
-        for host, guard in _guards(campaign, cells)
-        if guard.key != "drives"
-    )
+    guards = (each for each in _guards(campaign, cells) if each[1].key != "drives")
+    uses = dict.fromkeys((host, guard.device, guard.key) for host, guard in guards)
     for (host, path, key), (other_host, other, other_key) in combinations(uses, 2):
         is_one_host = host == other_host
         known = identities.get(host, {}).get(path, {})

@@ -309,13 +309,9 @@ def hosts_held(
 
 def free_hosts(remote: Remote, site: Site, run: str, hosts: Optional[Sequence[str]] = None) -> None:
     """Give up what `run` holds on the hosts, by default all. Safe to repeat. Raises HostError."""
-    orders = {
-        host: {"action": "free", "resources": resources, "run": run}
-        for host, resources in resources_of(site).items()
-        if hosts is None or host in hosts
-    }
-    remote.run({host: _script(order) for host, order in orders.items()}, "free the host",
-               _TIMEOUT_S)  # fmt: skip
+    resources = {h: r for h, r in resources_of(site).items() if hosts is None or h in hosts}
+    order = {"action": "free", "run": run}
+    remote.run(_scripts(resources, order), "free the host", _TIMEOUT_S)
 
 
 def _free_quietly(remote: Remote, site: Site, run: str) -> None:

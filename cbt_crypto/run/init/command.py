@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Optional
 
 import click
+import yaml
 from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 from rich.table import Table
@@ -48,7 +49,8 @@ def show(hosts: Sequence[HostHardware], console: Console) -> None:
         for network in host.networks:
             speed = f", {network.speed / 1000:g} Gbit/s" if network.speed else ""
             _say(console, f"  {network.name}: {network.address}, MTU {network.mtu}{speed}")
-        _say(console, f"  {proposed.facts(host.versions) or 'no program of Ceph, fio, cryptsetup'}")
+        versions = ", ".join(f"{program} {version}" for program, version in host.versions.items())
+        _say(console, f"  {versions or 'no program of Ceph, fio, cryptsetup'}")
     _drives(hosts, console)
 
 
@@ -258,7 +260,7 @@ def init(
         return proposed.text(proposal, start, output.name, user, origin)
 
     def campaign_of(start: Start) -> Campaign:
-        return validate_campaign(output, proposed.data(text(start)))
+        return validate_campaign(output, yaml.safe_load(text(start)))
 
     with console.status("asking which configurations they can run"):
         start = proposed.fitting(start, campaign_of(start), remote)

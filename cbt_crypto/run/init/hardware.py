@@ -237,40 +237,20 @@ def _guarded(
 def _host(
     name: str, facts: Mapping[str, Any], verdicts: Mapping[tuple[str, str], Optional[str]]
 ) -> HostHardware:
-    simple = ("system", "kernel", "processor", "cpus", "numa_nodes", "memory", "free", "versions")
-    networks = [
-        HostNetwork(
-            **{key: network[key] for key in ("name", "address", "mtu", "speed", "hardware")}
-        )
-        for network in facts["networks"]
-    ]
+    networks = tuple(HostNetwork(**network) for network in facts["networks"])
     # What the guard said nothing about is not taken for free.
-    drives = [
+    drives = tuple(
         _drive(name, drive, verdicts.get((name, drive["path"]), "cannot be read"))
         for drive in facts["drives"]
-    ]
-    return HostHardware(
-        name=name,
-        networks=tuple(networks),
-        drives=tuple(drives),
-        **{key: facts[key] for key in simple},
     )
+    return HostHardware(name, **{**facts, "networks": networks, "drives": drives})
 
 
 def _drive(host: str, facts: Mapping[str, Any], refused: Optional[str]) -> HostDrive:
     stable = stable_name(facts["links"])
-    return HostDrive(
-        host=host,
-        name=facts["name"],
-        path=facts["path"],
-        size=facts["size"],
-        model=facts["model"],
-        serial=facts["serial"],
-        rotational=facts["rotational"],
-        numa=facts["numa"],
-        stable=stable,
-        why_not=why_not(facts, stable, refused),
-    )
+    kept = ("name", "path", "size", "model", "serial", "rotational", "numa")
+    known = {key: facts[key] for key in kept}
+    return HostDrive(host, stable=stable, why_not=why_not(facts, stable, refused), **known)
 
 
 def stable_name(links: Sequence[str]) -> Optional[str]:

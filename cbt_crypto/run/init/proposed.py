@@ -343,22 +343,12 @@ def fitting(start: Start, campaign: Campaign, remote: Remote) -> Start:
             columns[column] = (name, overlay.name)
             needs = overlay.requirements(stack.below(overlay, site))
             checks += [replace(need, column=column) for need in needs]
-    return without_rows_that_fail(start, _wanting(remote, site.hosts, checks, columns))
-
-
-def _wanting(
-    remote: Remote,
-    hosts: Sequence[str],
-    checks: Sequence[Requirement],
-    columns: Mapping[str, tuple[str, str]],
-) -> dict[tuple[str, str], str]:
-    """(configuration, overlay) -> the first host's sentence."""
     wanting: dict[tuple[str, str], str] = {}
-    for finding in survey(remote, hosts, checks) if checks else ():
+    for finding in survey(remote, site.hosts, checks) if checks else ():
         if finding.error and finding.column in columns:
             sentence = f"{finding.host}: {finding.error}"
             wanting.setdefault(columns[finding.column], " ".join(sentence.split()))
-    return wanting
+    return without_rows_that_fail(start, wanting)
 
 
 def without_rows_that_fail(start: Start, wanting: Mapping[tuple[str, str], str]) -> Start:
@@ -435,18 +425,14 @@ def _devices(proposal: Proposal) -> Iterator[str]:
 def _pools(proposal: Proposal, start: Start) -> Iterator[str]:
     count = proposal.osds_per_node * len(proposal.osds)
     each = round(proposal.pg_num * proposal.replication / count)
-    profile = {
-        "pg_size": proposal.pg_num,
-        "pgp_size": proposal.pg_num,
-        "replication": proposal.replication,
-    }
+    profile = dict.fromkeys(("pg_size", "pgp_size"), proposal.pg_num)
+    profile["replication"] = proposal.replication
     yield f"  # {each} PGs an OSD, replicas counted; Ceph's documentation aims at 100 to 200."
     yield f"  pool_profiles: {flow({'rbd': profile})}"
     least = min(host.memory for host in proposal.osds)
     settings = {key: v for key, v in start.settings.items() if key != "osd_memory_target"}
-    bound = (
-        "the least that Ceph takes, and too much" if proposal.is_short_of_memory else "16G at most"
-    )
+    is_short = proposal.is_short_of_memory
+    bound = "the least that Ceph takes, and too much" if is_short else "16G at most"
     yield f"  # For {proposal.osds_per_node} a host, of {least / 2**30:.3g} GiB; {bound}."
     settings = {"osd_memory_target": binary(proposal.memory_target), **settings}
     yield f"  settings: {flow(settings)}"
@@ -509,11 +495,6 @@ def _from_memory(
             return
 
 
-def data(written: str) -> Any:
-    """What a text says."""
-    return yaml.safe_load(written)
-
-
 def flow(value: Any) -> str:
     """A value in one line of YAML."""
     # Through JSON: what two keys share must not become an anchor and an alias.
@@ -529,8 +510,3 @@ def binary(size: int) -> str:
 
 def _path(drive: HostDrive) -> str:
     return flow(drive.stable)
-
-
-def facts(values: Mapping[str, Any]) -> str:
-    """`ceph 18.2.7, fio 3.39`."""
-    return ", ".join(f"{key} {value}" for key, value in values.items())

@@ -350,7 +350,7 @@ def test_a_file_ends_in_verdicts_within_two_hours(hosts: list[HostHardware]) -> 
 
     def planned(start: Start) -> Plan:
         text = proposed.text(proposal, start, "my.yaml", "root", "an article")
-        return plan(validate_campaign(Path("my.yaml"), proposed.data(text)))
+        return plan(validate_campaign(Path("my.yaml"), yaml.safe_load(text)))
 
     sizes = (start_from(None, proposal, None, size) for size in SIZES)
     start, takes = within(2.0, sizes, lambda one: hours_of(planned(one).campaign))
