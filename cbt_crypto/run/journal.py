@@ -315,7 +315,8 @@ def _entries(archive: Path) -> Iterator[dict[str, Any]]:
         data = read_document(path, _LIMIT)
         check_values(data)
     except Malformed as error:
-        raise UsageError(f"{path}: {error}") from None
+        how = "move it away: what your own runs left is known without it"
+        raise UsageError(f"{path}: {error}; {how}") from None
     for line in data.split(b"\n"):
         try:
             entry = json.loads(line)

@@ -303,6 +303,23 @@ def test_what_is_left_is_found_without_the_archive(host: Any, no_overlays: None)
     assert not host.tmp_dir.exists() and own_left_over(host.archive) == []
 
 
+def test_what_is_left_is_found_beside_a_journal_that_cannot_be_read(
+    host: Any, no_overlays: None
+) -> None:
+    """It was refused, with no word on how to go on."""
+    begun(host.archive, read_campaign(host.write()))
+    left_behind(host)
+    journal = path_of(host.archive)
+    journal.write_bytes(b"[" * 3_000_000)
+    done = cleanup("--yes", host.archive)
+    assert done.exit_code == 2 and host.tmp_dir.exists()
+    assert "journal.jsonl: holds too many values, so it was not read; move it away" in done.output
+    journal.rename(host.directory / "away")
+    done = cleanup("--yes", host.archive)
+    assert done.exit_code == 0, done.output
+    assert not host.tmp_dir.exists() and own_left_over(host.archive) == []
+
+
 def test_what_a_copy_s_cleanup_removed_is_not_left_by_the_original(
     host: Any, no_overlays: None
 ) -> None:
