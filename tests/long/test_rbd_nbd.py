@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -102,8 +103,9 @@ def test_it_fails_where_librbd_does_otherwise(
     one = document({"librbd": CONFIGURATIONS["librbd"]}, rbd_cmd=rbd)
     with pytest.raises(AssertionError, match=sentence):
         run_file(lab.name, tmp_path / "archive", one)
-    (cell,) = cells(tmp_path / "archive")
-    assert cell["state"] == "failed"
+    (path,) = (tmp_path / "archive").glob("results/0*/id-*/cell.json")
+    cell = json.loads(path.read_text())
+    assert cell["state"] == "failed" and sentence in cell["reason"]
     assert access.run(lab, lab.head, LEFT) == ""
 
 
