@@ -20,6 +20,7 @@ from cbt_crypto.benchmarks.base import (
     Volume,
     WrapClient,
 )
+from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.ceph_conf import ADMIN
 from cbt_crypto.hosts.devices import rbd_images
 from cbt_crypto.hosts.requirement import Requirement, program_needed
@@ -407,22 +408,17 @@ trap 'status=$?; trap - EXIT; detach_all || [ $status != 0 ] || status=1; exit $
 )"""
 #: MiB that a file system takes beside a tenth of its file; XFS makes none below 300.
 _FILES_MB = 320
+
+
+def needs_block(module: str, shown: str, what: str, instead: str, *programs: str) -> str:
+    """What a client lacks of a module, which has `shown` in /sys, or of programs, or ok."""
+    return shell.call(__file__, "needs_block", module, f"/sys/{shown}", what, instead, *programs)
+
+
+_INSTEAD = "kernel, or a lab of virtual machines"
 #: What a client lacks for the kernel's client, or ok.
-NEEDS_KRBD = """\
-$SUDO modprobe -q rbd 2> /dev/null || :
-if [ ! -d /sys/bus/rbd ]; then
-    echo "its kernel, $(uname -r), has no RBD client (module rbd); take another kernel, or a \
-lab of virtual machines"
-elif ! command -v rbd > /dev/null; then echo 'rbd is missing; install ceph-common'
-else echo ok; fi"""
-_NEEDS_NBD = """\
-$SUDO modprobe -q nbd 2> /dev/null || :
-if [ ! -d /sys/block/nbd0 ]; then
-    echo "its kernel, $(uname -r), has no network block devices (module nbd); take another kernel, \
-or a lab of virtual machines"
-elif ! command -v rbd > /dev/null; then echo 'rbd is missing; install ceph-common'
-elif ! command -v rbd-nbd > /dev/null; then echo 'rbd-nbd is missing; install rbd-nbd'
-else echo ok; fi"""
+NEEDS_KRBD = needs_block("rbd", "bus/rbd", "RBD client", _INSTEAD, "rbd")
+_NEEDS_NBD = needs_block("nbd", "block/nbd0", "network block devices", _INSTEAD, "rbd", "rbd-nbd")
 
 
 class OfKernel(RbdSingleClient):

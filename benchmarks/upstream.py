@@ -23,7 +23,7 @@ from typing_extensions import Self, TypeGuard, override
 
 from cbt_crypto.archive.documents import KEPT
 from cbt_crypto.benchmarks.base import ClientProcess, Scenario, Volume
-from cbt_crypto.benchmarks.rbd import NEEDS_KRBD
+from cbt_crypto.benchmarks.rbd import NEEDS_KRBD, needs_block
 from cbt_crypto.hosts.devices import destroy, rbd_images
 from cbt_crypto.hosts.requirement import Requirement, program_needed
 from cbt_crypto.hosts.site import Site
@@ -213,10 +213,7 @@ else echo ok; fi"""
 DRIVERS: Mapping[str, str] = {
     "librbd": "echo ok",
     "rbd-kernel": NEEDS_KRBD,
-    "rbd-nbd": """\
-$SUDO modprobe -q nbd 2> /dev/null || :
-if [ ! -b /dev/nbd0 ]; then echo "its kernel, $(uname -r), has no module nbd; take another driver"
-else echo ok; fi""",
+    "rbd-nbd": needs_block("nbd", "block/nbd0", "network block devices", "driver"),
     "rbd-fuse": _NEEDS_FUSE,
     "cephfs-fuse": _NEEDS_FUSE,
     "cephfs-kernel": """\

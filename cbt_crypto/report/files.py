@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections import Counter
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Iterable, Iterator
+from itertools import chain, count
 from pathlib import Path
 from typing import Optional
 
@@ -35,8 +34,10 @@ def write(report: Report, out_dir: Path, reload_s: Optional[int] = None) -> list
     _check_place(out_dir)
     shown = without_missing(report)
     of_tables = [list(chart_values.charts(table)) for table in shown.tables]
-    texts = dict(zip(_FILES, _texts(report, shown, reload_s, of_tables)))
-    texts |= _drawn(shown, of_tables)
+    as_json = json.dumps(document(report), ensure_ascii=False, allow_nan=False) + "\n"
+    html = page(shown, reload_s, of_tables)
+    texts = dict(zip(_FILES, (markdown(shown), tidy(report), wide(report), as_json, html)))
+    texts |= _apart(_drawn(shown, of_tables))
     try:
         out_dir.mkdir(parents=True, exist_ok=True)
         # Whoever owns the directory may put a link in the place of each one below it, at any time.
@@ -48,12 +49,6 @@ def write(report: Report, out_dir: Path, reload_s: Optional[int] = None) -> list
         return [out_dir / name for name in texts]
     except OSError as error:
         raise RunError(f"{out_dir}: the report cannot be written ({error.strerror})") from None
-
-
-def _texts(report: Report, shown: Report, reload_s: Optional[int], of_tables: _Charts) -> list[str]:
-    as_json = json.dumps(document(report), ensure_ascii=False, allow_nan=False) + "\n"
-    html = page(shown, reload_s, of_tables)
-    return [markdown(shown), tidy(report), wide(report), as_json, html]
 
 
 def _check_place(out_dir: Path) -> None:
@@ -87,12 +82,18 @@ def _drawn(report: Report, of_tables: _Charts) -> Iterator[tuple[str, str]]:
     )
     over_tables = (chart_values.size_charts, chart_values.depth_charts)
     over = (chart_values.noted(report, report.tables, each) for each in over_tables)
-    colours, taken = chart_values.inks(report), Counter[str]()
+    colours = chart_values.inks(report)
     for chart, heading, note in (*of_loads, *chain.from_iterable(over)):
         lines = tuple(filter(None, (chart.title, heading, note)))
-        name = file_name(f"{heading}_{chart.key}")
-        taken[name] += 1
-        name += f"-{taken[name]}" if taken[name] > 1 else ""
-        yield f"charts/{name}.svg", chart_svg(chart, colours, lines)
+        yield f"charts/{file_name(f'{heading}_{chart.key}')}.svg", chart_svg(chart, colours, lines)
     for table in report.tables:
         yield from ((f"charts/{name}", text) for name, text in folded_files(table))
+
+
+def _apart(files: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Name -> text; names of rows that differ in letters which no file's name has are numbered."""
+    found: dict[str, str] = {}
+    for name, text in files:
+        others = (name.replace(".", f"-{number}.", 1) for number in count(2))
+        found[next(one for one in chain([name], others) if found.get(one, text) == text)] = text
+    return found

@@ -123,10 +123,6 @@ def cipher_grid(environment: Mapping[str, Any]) -> Optional[Grid]:
     return Grid("Speed of ciphers", heads, [("", rows)], notes, 2) if by_host else None
 
 
-def _speed(speed: Optional[float]) -> str:
-    return ABSENT if speed is None else number(speed)
-
-
 def hardware_grid(environment: Mapping[str, Any]) -> Optional[Grid]:
     """What hosts and drives are, with what only a few of them have in bold."""
     found = hardware(environment)
@@ -233,7 +229,8 @@ def _speeds(host: str, luks: Mapping[str, Any], drivers: Mapping[Any, str]) -> I
         speeds = (_number(row.get(f"{way}_mib_per_s")) for way in ("encrypt", "decrypt"))
         # "aes-xts" is "xts(aes)" to the kernel
         driver = drivers.get(f"{mode}({name})", "")
-        yield [host, cipher, str(bits), *map(_speed, speeds), driver]
+        shown = (ABSENT if speed is None else number(speed) for speed in speeds)
+        yield [host, cipher, str(bits), *shown, driver]
 
 
 def _driver(row: Mapping[str, Any]) -> str:

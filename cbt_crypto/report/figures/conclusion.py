@@ -51,7 +51,7 @@ def conclude(tables: Iterable[Table], configurations: Mapping[str, Any]) -> tupl
             kind=_kind(configurations.get(cell.name)),
             effect=effect(cell.comparisons["iops"]),
             iops=cell.comparisons["iops"],
-            cpu_per_io_percent=_cpu(cell),
+            cpu_per_io_percent=getattr(cell.comparisons.get("osd_cpu_us_per_io"), "percent", None),
         )
         for table in tables
         for section in table.sections
@@ -110,11 +110,6 @@ def change(conclusion: Conclusion, loss: bool = False) -> str:
             return f"{text_of.interval(iops, loss)} % lost"
         return f"{iops.low - 100:+.1f} to {iops.high - 100:+.1f} %"
     return f"{100 - iops.percent:.1f} % lost" if loss else f"{iops.percent - 100:+.1f} %"
-
-
-def _cpu(cell: ReportCell) -> float | None:
-    comparison = cell.comparisons.get("osd_cpu_us_per_io")
-    return None if comparison is None else comparison.percent
 
 
 def _kind(overlays: Any) -> str:

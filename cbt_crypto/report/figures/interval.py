@@ -14,19 +14,8 @@ from typing import Optional
 from scipy.special import stdtrit
 
 from cbt_crypto.archive.documents import Scalar
+from cbt_crypto.report.figures import repeats
 from cbt_crypto.report.figures.metric import BY_KEY, Metric, Test
-from cbt_crypto.report.figures.repeats import (
-    UNTIL_KNOWN,
-    Estimate,
-    Level,
-    Value,
-    Wish,
-    differing,
-    estimate,
-    of_known_spread,
-    together,
-    variance_of,
-)
 from cbt_crypto.report.model import Comparison
 from cbt_crypto.results.cell.run import Run
 from cbt_crypto.results.until import asked_of, until_of
@@ -91,8 +80,8 @@ class KnownSpread:
         dimensions: Mapping[str, Scalar],
         direction: str,
         values: Sequence[Scalar],
-        sides: Sequence[Sequence[Value]],
-    ) -> Optional[Estimate]:
+        sides: Sequence[Sequence[repeats.Value]],
+    ) -> Optional[repeats.Estimate]:
         """The ratio of two rows that were deployed once; None where that workload was not repeated.
 
         Each row has the variance of its own name there; of a name that is not there the largest.
@@ -106,7 +95,7 @@ class KnownSpread:
         centers = [sum(value.log for value in side) / len(side) for side in sides]
         parts = [(variance[0], variance[1], 1) for variance in (variances[0], variances[1])]
         basis = f"one deployment of each; spread between deployments from {self.name}"
-        return of_known_spread(centers[0] - centers[1], parts, basis)
+        return repeats.of_known_spread(centers[0] - centers[1], parts, basis)
 
     def like(self, dimensions: Mapping[str, Scalar], direction: str) -> Optional[LoadRuns]:
         """That workload there; None where it was not measured."""
@@ -118,7 +107,7 @@ class KnownSpread:
 
 
 def _variance(metric: Metric, load: LoadRuns, value: Scalar) -> Optional[tuple[float, int]]:
-    by_row = {name: variance_of(load.values(metric, name)) for name in load.cells}
+    by_row = {name: repeats.variance_of(load.values(metric, name)) for name in load.cells}
     of_row = by_row.get(value)
     if of_row is not None and of_row[1] >= _FEWEST_DEGREES:
         return of_row
@@ -156,7 +145,7 @@ class LoadRuns:
     #: Row -> how many of its runs failed, and how many are still to be measured.
     failed: Mapping[Scalar, int] = field(default_factory=dict)
     missing: Mapping[Scalar, int] = field(default_factory=dict)
-    _values: dict[tuple[str, Scalar], list[Value]] = field(default_factory=dict)
+    _values: dict[tuple[str, Scalar], list[repeats.Value]] = field(default_factory=dict)
     _figures: dict[tuple[str, Scalar], Optional[float]] = field(default_factory=dict)
 
     @classmethod
@@ -199,12 +188,12 @@ class LoadRuns:
             self._figures[key] = metric.of(self.runs(value), self.direction)
         return self._figures[key]
 
-    def values(self, metric: Metric, value: Scalar) -> list[Value]:
+    def values(self, metric: Metric, value: Scalar) -> list[repeats.Value]:
         """The logarithms of one row's runs that have this figure; made once."""
         key = (metric.key, value)
         if key not in self._values:
             self._values[key] = [
-                Value(
+                repeats.Value(
                     log, run.planned.iteration, _deployment(run, number), run.beside, run.started,
                     run.campaign,
                 )
@@ -275,7 +264,7 @@ class Comparisons:
                 for key in of_figure
                 if (repeated := _repeated(metric, loads[key[0]], key[1], key[2], known))
             }
-            found = together(
+            found = repeats.together(
                 found, {key: key[1:3] for key in found}, {key: key[0] for key in found}
             )
             compared = {
@@ -284,7 +273,7 @@ class Comparisons:
                 if (comparison := _compare(metric, loads[key[0]], *key[1:3], found.get(key)))
             }
             p_values = {key: one.p for key, one in compared.items() if one.p is not None}
-            shown = differing(p_values, self._absent)
+            shown = repeats.differing(p_values, self._absent)
             judged |= {key: replace(one, differs=shown.get(key)) for key, one in compared.items()}
         return judged
 
@@ -306,8 +295,9 @@ def _among(loads: Mapping[Hashable, LoadRuns], baseline: Scalar) -> Iterator[_Ke
 
 
 def _compare(
-    metric: Metric, load: LoadRuns, value: Scalar, other: Scalar, repeated: Optional[Estimate]
-) -> Optional[Comparison]:
+    metric: Metric, load: LoadRuns, value: Scalar, other: Scalar,
+    repeated: Optional[repeats.Estimate],
+) -> Optional[Comparison]:  # fmt: skip
     """One figure of a row in percent of another row's; without an interval where nothing is known.
 
     None where one of them has no such figure, or a percent of it would mean nothing.
@@ -325,7 +315,7 @@ def _compare(
         return Comparison(percent, basis=basis)
     if repeated is None:
         return _within_runs(metric, load.direction, measured, base, percent)
-    if repeated.level is not Level.ELSEWHERE:
+    if repeated.level is not repeats.Level.ELSEWHERE:
         percent = 100 * math.exp(repeated.center)
     basis = repeated.basis
     if metric.key in asked_of(measured[0].planned.parameters):
@@ -333,7 +323,7 @@ def _compare(
     return of_estimate(repeated, percent, basis)
 
 
-def of_estimate(found: Estimate, percent: float, basis: str) -> Comparison:
+def of_estimate(found: repeats.Estimate, percent: float, basis: str) -> Comparison:
     """An estimate as reports have it, without the verdict, which others have a part in."""
     compared = _comparison(percent, found.half, found.level, basis, found.p)
     return replace(compared, errors=found.errors, looks=found.looks)
@@ -341,7 +331,7 @@ def of_estimate(found: Estimate, percent: float, basis: str) -> Comparison:
 
 def _repeated(
     metric: Metric, load: LoadRuns, value: Scalar, other: Scalar, known: Optional[KnownSpread]
-) -> Optional[Estimate]:
+) -> Optional[repeats.Estimate]:
     if not metric.better or metric.test is Test.NONE:
         return None
     sides = [load.values(metric, row) for row in (value, other)]
@@ -349,13 +339,13 @@ def _repeated(
         return None
     is_finished = not any(load.missing.get(row, 0) for row in (value, other))
     wish = _wished(metric, load, value, other)
-    estimated = estimate(sides[0], sides[1], wish, is_finished)
+    estimated = repeats.estimate(sides[0], sides[1], wish, is_finished)
     if estimated is None and known is not None:
         estimated = known.estimate(metric, load.dimensions, load.direction, (value, other), sides)
     return estimated
 
 
-def _wished(metric: Metric, load: LoadRuns, value: Scalar, other: Scalar) -> Optional[Wish]:
+def _wished(metric: Metric, load: LoadRuns, value: Scalar, other: Scalar) -> Optional[repeats.Wish]:
     """The precision that the row was measured to, and how far that was reached."""
     wishes = [until_of(run.planned.parameters) for run in load.runs(value)]
     until = next((wish for wish in wishes if wish is not None), None)
@@ -363,15 +353,15 @@ def _wished(metric: Metric, load: LoadRuns, value: Scalar, other: Scalar) -> Opt
         return None
     asked = asked_of(load.runs(value)[0].planned.parameters)
     if asked == (metric.key,):
-        return Wish(until.half)
-    halves = [_half(load, BY_KEY[key], (value, other), Wish(until.half)) for key in asked]
-    return Wish(until.half, max(halves))
+        return repeats.Wish(until.half)
+    halves = [_half(load, BY_KEY[key], (value, other), repeats.Wish(until.half)) for key in asked]
+    return repeats.Wish(until.half, max(halves))
 
 
-def _half(load: LoadRuns, metric: Metric, rows: tuple[Scalar, Scalar], wish: Wish) -> float:
+def _half(load: LoadRuns, metric: Metric, rows: tuple[Scalar, Scalar], wish: repeats.Wish) -> float:
     """Half the interval of that figure's percent by now; infinite where nothing is known of it."""
     sides = [load.values(metric, row) for row in rows]
-    found = estimate(sides[0], sides[1], wish) if all(sides) else None
+    found = repeats.estimate(sides[0], sides[1], wish) if all(sides) else None
     return math.inf if found is None else found.half
 
 
@@ -386,7 +376,7 @@ def _within_runs(
     half = float(stdtrit(degrees, _TAIL)) * math.hypot(sides[0][0], sides[1][0])
     many = len(measured) > 1 or len(base) > 1
     basis = f"within {'these runs' if many else 'this run'}, of one deployment; no verdict"
-    return _comparison(percent, half, Level.RUN, basis, None)
+    return _comparison(percent, half, repeats.Level.RUN, basis, None)
 
 
 def _error(metric: Metric, direction: str, runs: Sequence[Run]) -> Optional[tuple[float, float]]:
@@ -404,18 +394,18 @@ def _error(metric: Metric, direction: str, runs: Sequence[Run]) -> Optional[tupl
     return spreads[0], max(within[0].blocks - 1, 1.0)
 
 
-def _wish(run: Run, repeated: Estimate) -> str:
+def _wish(run: Run, repeated: repeats.Estimate) -> str:
     """What is said where a precision was asked for."""
     until = until_of(run.planned.parameters)
     if until is None:
         return ""
     if repeated.half <= until.half:
-        return UNTIL_KNOWN if repeated.level is Level.TURNS else ""
+        return repeats.UNTIL_KNOWN if repeated.level is repeats.Level.TURNS else ""
     return f"; {until.precision} was asked for and not reached"
 
 
 def _comparison(
-    percent: float, half: float, level: Level, basis: str, p: Optional[float]
+    percent: float, half: float, level: repeats.Level, basis: str, p: Optional[float]
 ) -> Comparison:
     low, high = percent * math.exp(-min(half, 50.0)), percent * math.exp(min(half, 50.0))
     return Comparison(percent, low, high, basis, level.value, p)

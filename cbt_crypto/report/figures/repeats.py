@@ -27,7 +27,6 @@ from cbt_crypto.results.repetition import (
     GIVEN,
     GIVEN_SHARED,
     VERDICT,
-    Interval,
     boundary,
     interval,
     p_of_t,
@@ -364,14 +363,10 @@ def _in_turns(differences: Sequence[float], clusters: int) -> Optional[Estimate]
     batches = f", averaged {estimated.batch} at a time" if estimated.batch > 1 else ""
     where = "one cluster" if clusters == 1 else f"{clusters} clusters"
     basis = f"{len(differences)} pairs of turns{batches} on {where}"
-    errors = (_of_sequence(estimated),)
+    error = estimated.half / boundary(estimated.count)
+    errors = (StandardError(error, estimated.count - 1, is_sequence=True),)
     p = errors[0].p(estimated.center)
     return Estimate(estimated.center, estimated.half, Level.TURNS, basis, p, errors)
-
-
-def _of_sequence(estimated: Interval) -> StandardError:
-    error = estimated.half / boundary(estimated.count)
-    return StandardError(error, estimated.count - 1, is_sequence=True)
 
 
 def _student(values: Sequence[float]) -> tuple[float, StandardError]:

@@ -12,6 +12,7 @@ from cbt_crypto.archive import documents
 from cbt_crypto.archive.documents import CellDocument, PlannedCell, Proof, Scalar, SteadyState
 from cbt_crypto.archive.files import Malformed, Problem
 from cbt_crypto.archive.folder import Folder
+from cbt_crypto.results.cell import hardware_counters
 from cbt_crypto.results.cell.client import (
     Client,
     ClientUse,
@@ -20,16 +21,6 @@ from cbt_crypto.results.cell.client import (
     clients_used,
     cores_per_second,
     read_client,
-)
-from cbt_crypto.results.cell.hardware_counters import (
-    EnergyUse,
-    PerfUse,
-    StackSamples,
-    energy_of_osds,
-    energy_used,
-    read_perf,
-    stacks_of_osds,
-    watts_per_second,
 )
 from cbt_crypto.results.cell.in_window import (
     Cut,
@@ -121,10 +112,10 @@ class Run:
     cpu_percent: Mapping[str, Floats] = field(default_factory=dict)
     #: What the client processes took on each host; empty where that was not sampled on all.
     clients: tuple[ClientUse, ...] = ()
-    perf: tuple[PerfUse, ...] = ()
+    perf: tuple[hardware_counters.PerfUse, ...] = ()
     #: What OSDs and dm-crypt ran on all OSD hosts; None where that was not sampled.
-    stacks: Optional[StackSamples] = None
-    osd_energy: tuple[EnergyUse, ...] = ()
+    stacks: Optional[hardware_counters.StackSamples] = None
+    osd_energy: tuple[hardware_counters.EnergyUse, ...] = ()
     #: What explains the figures, by host; empty in archives of before.
     recorded: Recorded = field(default_factory=Recorded)
     #: Counter of `perf dump` -> what all OSDs together counted, ramp included.
@@ -300,9 +291,9 @@ def _of_nodes(
     cpu_percent = percent_per_second(osds, window)
     threads = sum(node.series.threads for node in osds)
     perf = tuple(_perf(folder, cell, window, problems))
-    counted = energy_of_osds(folder, cell, problems)
-    osd_energy = energy_used(counted, cell, window, problems)
-    watts = watts_per_second(counted, window) if osd_energy else None
+    counted = hardware_counters.energy_of_osds(folder, cell, problems)
+    osd_energy = hardware_counters.energy_used(counted, cell, window, problems)
+    watts = hardware_counters.watts_per_second(counted, window) if osd_energy else None
     sampled = client_samples(folder, cell, problems)
     clients = clients_used(sampled, window, problems)
     hosts = {record.host for record in run.records}
@@ -315,7 +306,7 @@ def _of_nodes(
         cpu_percent=cpu_percent,
         clients=clients,
         perf=perf,
-        stacks=stacks_of_osds(folder, cell, window, problems),
+        stacks=hardware_counters.stacks_of_osds(folder, cell, window, problems),
         osd_energy=osd_energy,
         recorded=recorded(folder, cell, window, run.series, problems),
     )
@@ -423,10 +414,12 @@ def _uses(
 
 def _perf(
     folder: Folder, cell: CellDocument, window: Window, problems: list[Problem]
-) -> Iterator[PerfUse]:
+) -> Iterator[hardware_counters.PerfUse]:
     for host in cell.osd_hosts:
         try:
-            use = read_perf(folder.below(f"perf.{host}"), host, window, cell.started)
+            use = hardware_counters.read_perf(
+                folder.below(f"perf.{host}"), host, window, cell.started
+            )
         except Malformed as error:
             problems.append(Problem("", str(error)))
             continue

@@ -154,6 +154,21 @@ def test_the_page_and_the_files(archive: Path, tmp_path: Path) -> None:
     }
 
 
+def test_rows_of_names_that_make_one_file_s_name(archive: Path, tmp_path: Path) -> None:
+    """The second row's stacks replaced the first one's, and its charts too."""
+    report = build(archive)
+    (table,) = report.tables
+    (section, *_) = table.sections
+    base, row = section.cells
+    other = replace(row, name="für", runs=base.runs)
+    cells = (base, replace(row, name="fär"), other)
+    write(
+        replace(report, tables=(replace(table, sections=(replace(section, cells=cells),)),)),
+        tmp_path,
+    )
+    assert len(list((tmp_path / "charts").glob("*f_r*.diff.folded"))) == 2
+
+
 def test_an_archive_without_stacks_has_no_graph(small: Path, tmp_path: Path) -> None:
     report = build(small)
     assert "Flame graph" not in page(report)
