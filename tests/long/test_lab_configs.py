@@ -37,6 +37,7 @@ FILES = (
     "sync_writes_ceph",
     "three_places",
     "tunnels",
+    "where_to_encrypt",
 )
 _NAMED = re.compile(r"--name \S+")
 
