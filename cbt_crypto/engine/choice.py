@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Optional
 
@@ -36,7 +35,7 @@ def embedded() -> Engine:
 
     return Engine(
         "embedded", __version__, None, settings, common, monitoring, ceph.Ceph, ceph.ExistingCeph,
-        partial(common.Benchmark, execution=common),
+        common.Benchmark,
     )  # fmt: skip
 
 

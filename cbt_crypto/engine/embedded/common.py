@@ -13,6 +13,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -408,13 +409,12 @@ def _end_connections(directory: Path) -> None:
 
 
 class Benchmark:
-    """CBT's base: where a cell's files go, here and on the nodes. `execution` is such a module.
+    """Where files of one combination of a section's dimensions go; `config` has all options."""
 
-    One combination of a section's dimensions: `config` has a value for each option.
-    """
-
-    def __init__(self, archive_dir: str, cluster: Cluster, config: Section, execution: Any) -> None:
-        self._common = execution
+    def __init__(
+        self, archive_dir: str, cluster: Cluster, config: Section, execution: Any = None
+    ) -> None:
+        self._common = execution or sys.modules[__name__]
         self.config = dict(config)
         self.cluster = cluster
         name = cell_path(self.config)
