@@ -175,9 +175,11 @@ def _shell(text: str, mark: str = "") -> subprocess.CompletedProcess[str]:
 def worked(tmp_path: Path, run_dir: Path) -> Iterator[tuple[float, float]]:
     """User and system seconds of a client of ours, recorded beside one of somebody else."""
     (tmp_path / "work.py").write_text(WORK)
-    start = _start(run_dir, programs=[Path(sys.executable).name[:15]])["localhost"]
+    # The recorder itself may be called as our interpreter is.
+    (tmp_path / "worker").symlink_to(sys.executable)
+    start = _start(run_dir, programs=["worker"])["localhost"]
     stop = samplers.stop_recorder(str(run_dir))
-    ours = f"{sys.executable} {tmp_path}/work.py"
+    ours = f"{tmp_path}/worker {tmp_path}/work.py"
     strangers = f"env -u CBT_CRYPTO_MARK {ours} > /dev/null &"
     done = _shell(f"{start}\n{strangers}\n{ours}\n{stop}", f"{tmp_path}@host")
     assert done.returncode == 0, done.stderr
