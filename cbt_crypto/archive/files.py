@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib
+import itertools
 import json
 import os
 import stat
@@ -264,6 +265,12 @@ def hash_of(config: Mapping[str, Any]) -> str:
     """CBT's hash of a config, with 16 hex digits: of its 8, two in 10,000 cells may be the same."""
     text = str(sorted(config.items()))
     return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:16]
+
+
+def numbered(name: str, ending: str = "") -> Iterator[str]:
+    """Names for what may be there already: as it is, then with -2, -3, ... before its ending."""
+    yield f"{name}{ending}"
+    yield from (f"{name}-{number}{ending}" for number in itertools.count(2))
 
 
 def digest(value: Any) -> str:

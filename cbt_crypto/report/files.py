@@ -6,11 +6,11 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
-from itertools import chain, count
+from itertools import chain
 from pathlib import Path
 from typing import Optional
 
-from cbt_crypto.archive.files import held, write_whole
+from cbt_crypto.archive.files import held, numbered, write_whole
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.report.charts import chart_values
 from cbt_crypto.report.charts.draw import chart_svg, file_name
@@ -19,10 +19,9 @@ from cbt_crypto.report.charts.forest import forest, forest_svg
 from cbt_crypto.report.document import document, tidy, wide
 from cbt_crypto.report.markdown import markdown
 from cbt_crypto.report.model import Report, without_missing
-from cbt_crypto.report.page import page
+from cbt_crypto.report.page import OfTables, charts_of, page
 
 _FILES = ("report.md", "report.csv", "report-wide.csv", "report.json", "report.html")
-_Charts = list[list[chart_values.Chart]]
 
 
 def write(report: Report, out_dir: Path, reload_s: Optional[int] = None) -> list[Path]:
@@ -33,7 +32,7 @@ def write(report: Report, out_dir: Path, reload_s: Optional[int] = None) -> list
     """
     _check_place(out_dir)
     shown = without_missing(report)
-    of_tables = [list(chart_values.charts(table)) for table in shown.tables]
+    of_tables = charts_of(shown)
     as_json = json.dumps(document(report), ensure_ascii=False, allow_nan=False) + "\n"
     html = page(shown, reload_s, of_tables)
     texts = dict(zip(_FILES, (markdown(shown), tidy(report), wide(report), as_json, html)))
@@ -71,14 +70,14 @@ def _check_place(out_dir: Path) -> None:
         ) from None
 
 
-def _drawn(report: Report, of_tables: _Charts) -> Iterator[tuple[str, str]]:
+def _drawn(report: Report, of_tables: OfTables) -> Iterator[tuple[str, str]]:
     picture = forest(report)
     if picture is not None:
         yield "charts/forest.svg", forest_svg(picture, is_file=True)
     of_loads = (
         (chart, table.title, report.emulated_note(table))
-        for table, drawn in zip(report.tables, of_tables)
-        for chart in drawn
+        for table in report.tables
+        for chart in of_tables[table.title][0]
     )
     over_tables = (chart_values.size_charts, chart_values.depth_charts)
     over = (chart_values.noted(report, report.tables, each) for each in over_tables)
@@ -86,14 +85,15 @@ def _drawn(report: Report, of_tables: _Charts) -> Iterator[tuple[str, str]]:
     for chart, heading, note in (*of_loads, *chain.from_iterable(over)):
         lines = tuple(filter(None, (chart.title, heading, note)))
         yield f"charts/{file_name(f'{heading}_{chart.key}')}.svg", chart_svg(chart, colours, lines)
-    for table in report.tables:
-        yield from ((f"charts/{name}", text) for name, text in folded_files(table))
+    for _, flames in of_tables.values():
+        yield from ((f"charts/{name}", text) for name, text in folded_files(flames))
 
 
 def _apart(files: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Name -> text; names of rows that differ in letters which no file's name has are numbered."""
     found: dict[str, str] = {}
     for name, text in files:
-        others = (name.replace(".", f"-{number}.", 1) for number in count(2))
-        found[next(one for one in chain([name], others) if found.get(one, text) == text)] = text
+        stem, dot, ending = name.partition(".")
+        places = numbered(stem, dot + ending)
+        found[next(place for place in places if found.get(place, text) == text)] = text
     return found

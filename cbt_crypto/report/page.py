@@ -25,7 +25,7 @@ from cbt_crypto.report.charts.chart_values import (
     size_charts,
 )
 from cbt_crypto.report.charts.draw import chart_svg, file_name
-from cbt_crypto.report.charts.flame import caption, flame_svg, flames, frames_of_each
+from cbt_crypto.report.charts.flame import Flame, caption, flame_svg, flames, frames_of_each
 from cbt_crypto.report.charts.forest import forest, forest_svg
 from cbt_crypto.report.figures.conclusion import loss_tables
 from cbt_crypto.report.figures.depth_path import depth_paths, in_words
@@ -173,15 +173,23 @@ _NAVIGATION = (
 )
 
 
+#: Title of a table -> what is drawn of it.
+OfTables = Mapping[str, tuple[list[Chart], list[Flame]]]
+
+
+def charts_of(report: Report) -> OfTables:
+    """What is drawn of each table, for the page and the files."""
+    return {table.title: ([*charts(table)], [*flames(table)]) for table in report.tables}
+
+
 def page(
-    report: Report, reload_s: Optional[int] = None, of_tables: Iterable[Iterable[Chart]] = ()
+    report: Report, reload_s: Optional[int] = None, of_tables: Optional[OfTables] = None
 ) -> str:
     """The report as one HTML document, with its styles, scripts and chart data inside.
 
-    It reloads itself after `reload_s` seconds. `of_tables` are charts of tables, where known.
+    It reloads itself after `reload_s` seconds. `of_tables`: `charts_of` the report, where made.
     """
-    figures = _PageCharts(report)
-    figures.of_tables.update(zip((table.title for table in report.tables), of_tables))
+    figures = _PageCharts(report, charts_of(report) if of_tables is None else of_tables)
     body = E.BODY(
         E.A("Skip to the tables", E.CLASS("skip"), href="#main"),
         html.HtmlComment("chart 0"),
@@ -212,10 +220,10 @@ def page(
 class _PageCharts:
     """The charts of the page, in the order of their places, which comments hold in the tree."""
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: Report, of_tables: OfTables) -> None:
+        self.of_tables = of_tables
         self._drawn = [f'<svg width="0" height="0" class="patterns">{draw.hatches()}</svg>']
         self._inks = inks(report)
-        self.of_tables: dict[str, Iterable[Chart]] = {}
         self._frames = frames_of_each(report.cells)
 
     def figure(self, chart: Chart, heading: str, note: str) -> Element:
@@ -239,7 +247,7 @@ class _PageCharts:
     def flames(self, table: Table, note: str) -> Iterator[Element]:
         """What took CPU time of OSD hosts, of each row against the baseline, a click away."""
         emulated = f" ({note.partition(':')[0]})" if note else ""
-        for flame in flames(table):
+        for flame in self.of_tables[table.title][1]:
             name = f"{flame.title}, {flame.name}"
             drawn = self.place(flame_svg(flame, self._frames), f"{name}_stacks", caption(flame))
             summary = E.SUMMARY(f"Flame graph, {name}{emulated}")
@@ -370,7 +378,7 @@ def _load(report: Report, table: Table, figures: _PageCharts) -> Iterator[Elemen
     yield from page_tables.bases(table)
     yield from page_tables.why(report, table)
     yield from page_tables.warnings(table)
-    of_table = figures.of_tables.get(table.title) or charts(table)
+    of_table, _ = figures.of_tables[table.title]
     drawn = (figures.figure(chart, table.title, note) for chart in of_table)
     yield E.DIV(E.CLASS("charts"), *drawn)
     yield from figures.flames(table, note)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cbt_crypto.archive.documents import FORMAT, CellDocument, PlannedCell, Process, Proof
-from cbt_crypto.archive.files import Malformed, read_yaml
+from cbt_crypto.archive.files import Malformed, numbered, read_yaml
 from cbt_crypto.archive.folder import Archive, Folder, open_archive
 from cbt_crypto.errors import UsageError
 from cbt_crypto.results.cell.run import Run, dimensions_of, read_unproved_run
@@ -260,15 +260,9 @@ def _lay_out_all(opened: Archive, names: Mapping[str, str], out: Path) -> int:
 def _folders(configurations: Iterable[str]) -> dict[str, str]:
     """Return a folder's name for each configuration: upstream's reports show it, without `_`."""
     names: dict[str, str] = {}
-    taken, last = set[str](), dict[str, int]()
     for configuration in configurations:
         plain = re.sub(r"[^A-Za-z0-9.+-]+", "-", configuration)[:100].strip("-.") or "configuration"
-        folder = plain
-        while folder in taken:
-            last[plain] = last.get(plain, 1) + 1
-            folder = f"{plain}-{last[plain]}"
-        taken.add(folder)
-        names[configuration] = folder
+        names[configuration] = next(n for n in numbered(plain) if n not in names.values())
     return names
 
 

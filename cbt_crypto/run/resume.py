@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
+from cbt_crypto.archive import files
 from cbt_crypto.archive.files import Malformed, one_line, open_regular, read_json, write_json
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.secret import document_without
@@ -157,8 +158,8 @@ def _check_way(archive: Path, allowed: set[int]) -> None:
 def check_links(archive: Path) -> None:
     """Raise UsageError for a link out of the archive, through which a run would write."""
     root = os.path.realpath(archive)
-    for folder, directories, files in os.walk(archive):
-        for name in (*directories, *files):
+    for folder, directories, regular in os.walk(archive):
+        for name in (*directories, *regular):
             path = os.path.join(folder, name)
             if not os.path.islink(path):
                 continue
@@ -185,9 +186,8 @@ def default_archive(
     for archive in (path.parents[1] for path in there):
         if _is_of(archive, campaign) and (again or not is_complete(archive)):
             return archive
-    dated = results / f"{name}-{time.strftime('%Y-%m-%d')}"
-    numbered = (Path(f"{dated}-{number}") for number in itertools.count(2))
-    return next(path for path in itertools.chain([dated], numbered) if _is_unused(path))
+    names = files.numbered(f"{name}-{time.strftime('%Y-%m-%d')}")
+    return next(path for path in map(results.joinpath, names) if _is_unused(path))
 
 
 def _is_of(archive: Path, campaign: Campaign) -> bool:

@@ -7,8 +7,9 @@ it called, and that differences which chance makes of so few samples have none.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from html import escape
 
 from cbt_crypto.report.charts.draw import GROUND_LIGHT, Canvas, file_name
@@ -59,6 +60,7 @@ class Flame:
     base: PerIO
     own: PerIO
 
+    @cached_property
     def tree(self) -> Frame:
         """All stacks of both; the frame without callers is of all threads."""
         root = Frame("all")
@@ -102,9 +104,9 @@ def flames(table: Table) -> Iterator[Flame]:
                 yield Flame(title, cell.in_legend, base[0].in_legend, base[1], own)
 
 
-def folded_files(table: Table) -> Iterator[tuple[str, str]]:
+def folded_files(flames: Iterable[Flame]) -> Iterator[tuple[str, str]]:
     """Names and texts for speedscope and inferno: ns per IO of each side, and of both together."""
-    for flame in flames(table):
+    for flame in flames:
         for name, kind, columns in (
             (flame.baseline, "", [flame.base]),
             (flame.name, "", [flame.own]),
@@ -124,7 +126,7 @@ def frames_of_each(cells: Sequence[ReportCell]) -> int:
 
 def flame_svg(flame: Flame, most: int = _MOST) -> str:
     """Its `most` widest frames of a pixel or more, the outermost at the foot."""
-    root = flame.tree()
+    root = flame.tree
     scale = _WIDTH / root.own
     # A frame is no wider than its caller, which so comes before it.
     widest = sorted(_placed(root), key=lambda one: (-one[0].own, one[1]))[:most]
@@ -147,7 +149,7 @@ def flame_svg(flame: Flame, most: int = _MOST) -> str:
 
 def caption(flame: Flame) -> str:
     """What it shows, in words."""
-    return f"{flame.name} against {flame.baseline}: {flame.tree()}"
+    return f"{flame.name} against {flame.baseline}: {flame.tree}"
 
 
 def _placed(frame: Frame, depth: int = 0, start: float = 0.0) -> Iterator[tuple[Frame, int, float]]:
