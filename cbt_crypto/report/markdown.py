@@ -12,7 +12,7 @@ from cbt_crypto.report.figures.conclusion import THRESHOLDS, by_load, change, lo
 from cbt_crypto.report.figures.depth_path import depth_paths, in_words
 from cbt_crypto.report.figures.doubts import notes_of
 from cbt_crypto.report.figures.metric import Where, columns
-from cbt_crypto.report.model import Conclusion, Report, ReportCell, Table
+from cbt_crypto.report.model import Report, ReportCell, Table
 from cbt_crypto.report.why import CORRELATION, explained, grids
 from cbt_crypto.report.wording import Grid, cipher_grid, energy_counters, hardware_grid
 
@@ -173,17 +173,13 @@ def _conclusions(report: Report) -> list[str]:
     if not report.conclusions:
         return []
     names = list(dict.fromkeys(conclusion.name for conclusion in report.conclusions))
-    rows = [
-        [load, *(_effect(of.get(name), report.options.loss) for name in names)]
-        for load, of in by_load(report.conclusions).items()
-    ]
+    rows, loss = [], report.options.loss
+    for load, of in by_load(report.conclusions).items():
+        shown = {name: f"{one.effect} ({change(one, loss)})" for name, one in of.items()}
+        rows.append([load, *(shown.get(name, "-") for name in names)])
     heads = ["Workload", *map(report.named, names)]
     grid = Grid("Effect on throughput", heads, [("", rows)], (THRESHOLDS,), len(heads))
     return grid_lines(grid, emulated=_emulated(report))
-
-
-def _effect(conclusion: Conclusion | None, loss: bool) -> str:
-    return "-" if conclusion is None else f"{conclusion.effect} ({change(conclusion, loss)})"
 
 
 def _hosts(report: Report) -> list[str]:

@@ -272,11 +272,8 @@ def map_text(value: _Value, change: Callable[[str], str]) -> _Value:
 def _mapped(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
-    if isinstance(value, (dict, Mapping)):
-        return {
-            _mapped(key, change): item if type(item) in _NO_TEXT else _mapped(item, change)
-            for key, item in value.items()
-        }
+    if isinstance(value, Mapping):
+        return {_mapped(key, change): _mapped(item, change) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return type(value)(
             [item if type(item) in _NO_TEXT else _mapped(item, change) for item in value]

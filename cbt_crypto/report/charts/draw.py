@@ -364,19 +364,13 @@ def _moves(line: Line, flat: _Axis, upright: _Axis) -> str:
     """A path that has a gap where nothing was measured; the page and the files draw the same."""
     moves = []
     is_down = False
-    for x, y in zip(_across(line.x, flat), line.y):
+    for x, y in zip(line.x, line.y):
         if y is None or (upright.is_log and y <= 0):
             is_down = False
         else:
-            moves.append(f"{'L' if is_down else 'M'}{x} {_n(upright.at(y))}")
+            moves.append(f"{'L' if is_down else 'M'}{_n(flat.at(x))} {_n(upright.at(y))}")
             is_down = True
     return "".join(moves)
-
-
-@functools.lru_cache(maxsize=64)
-def _across(x: tuple[float, ...], flat: _Axis) -> list[str]:
-    """Lines of a chart have the same seconds."""
-    return [_n(flat.at(value)) for value in x]
 
 
 def _points(canvas: Canvas, line: Line, flat: _Axis, upright: _Axis, ink: int) -> None:
