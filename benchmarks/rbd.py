@@ -410,15 +410,23 @@ trap 'status=$?; trap - EXIT; detach_all || [ $status != 0 ] || status=1; exit $
 _FILES_MB = 320
 
 
-def needs_block(module: str, shown: str, what: str, instead: str, *programs: str) -> str:
-    """What a client lacks of a module, which has `shown` in /sys, or of programs, or ok."""
-    return shell.call(__file__, "needs_block", module, f"/sys/{shown}", what, instead, *programs)
+def needs_module(module: str, shown: str, what: str, instead: str) -> str:
+    """What a client's kernel lacks, or ok; with the module it has `shown` in /sys."""
+    return shell.call(__file__, "needs_module", module, f"/sys/{shown}", what, instead)
+
+
+def kernel_needed(
+    name: str, script: str, programs: Sequence[str], clients: tuple[str, ...]
+) -> list[Requirement]:
+    """What clients need of their kernel, by `needs_module` or a script like it, and programs."""
+    needed = (program_needed(program, clients) for program in programs)
+    return [Requirement(name, clients, script), *needed]
 
 
 _INSTEAD = "kernel, or a lab of virtual machines"
 #: What a client lacks for the kernel's client, or ok.
-NEEDS_KRBD = needs_block("rbd", "bus/rbd", "RBD client", _INSTEAD, "rbd")
-_NEEDS_NBD = needs_block("nbd", "block/nbd0", "network block devices", _INSTEAD, "rbd", "rbd-nbd")
+NEEDS_KRBD = needs_module("rbd", "bus/rbd", "RBD client", _INSTEAD)
+_NEEDS_NBD = needs_module("nbd", "block/nbd0", "network block devices", _INSTEAD)
 
 
 class OfKernel(RbdSingleClient):
@@ -426,7 +434,7 @@ class OfKernel(RbdSingleClient):
 
     #: Whether rbd-nbd serves the image, and not the kernel's own client; what that needs.
     on_nbd: ClassVar[bool] = False
-    client_needs: ClassVar[tuple[str, str]] = ("krbd", NEEDS_KRBD)
+    client_needs: ClassVar[tuple[str, str, tuple[str, ...]]] = ("krbd", NEEDS_KRBD, ("rbd",))
 
     filesystem: Optional[Literal["ext4", "xfs"]] = Field(
         None,
@@ -448,10 +456,9 @@ class OfKernel(RbdSingleClient):
     def requirements(self, site: Site) -> Sequence[Requirement]:
         if self.uses_client_libraries:
             return ()
-        name, script = self.client_needs
-        kernel = Requirement(name, site.active_clients, script)
-        makers = [f"mkfs.{self.filesystem}"] if self.filesystem else []
-        return (kernel, *(program_needed(name, site.active_clients) for name in makers))
+        name, script, programs = self.client_needs
+        programs += (f"mkfs.{self.filesystem}",) if self.filesystem else ()
+        return kernel_needed(name, script, programs, site.active_clients)
 
     @override
     def volumes(self, site: Site) -> tuple[Volume, ...]:
@@ -524,10 +531,7 @@ class OfKernel(RbdSingleClient):
         """A script for each ceph.conf: groups side by side may speak in modes of their own."""
         for conf in dict.fromkeys(volume.conf for volume in volumes):
             of_conf = [volume for volume in volumes if volume.conf == conf]
-            images = [
-                rbd_images.Image(volume.pool, volume.name, volume.encryption, self.on_nbd)
-                for volume in of_conf
-            ]
+            images = [rbd_images.Image(v.pool, v.name, v.encryption, self.on_nbd) for v in of_conf]
             place, client_id = of_conf[0].tmp_dir, of_conf[0].client_id
             yield rbd_images.attach(
                 images, place, conf, commands.rbd, formats, client_id, self.filesystem
@@ -565,7 +569,7 @@ class RbdNbd(OfKernel):
 
     name: ClassVar[str] = "rbd_nbd"
     on_nbd: ClassVar[bool] = True
-    client_needs: ClassVar[tuple[str, str]] = ("rbd-nbd", _NEEDS_NBD)
+    client_needs = ("nbd", _NEEDS_NBD, ("rbd", "rbd-nbd"))
 
     @override
     def measure(

@@ -23,7 +23,7 @@ from typing_extensions import Self, TypeGuard, override
 
 from cbt_crypto.archive.documents import KEPT
 from cbt_crypto.benchmarks.base import ClientProcess, Scenario, Volume
-from cbt_crypto.benchmarks.rbd import NEEDS_KRBD, needs_block
+from cbt_crypto.benchmarks.rbd import NEEDS_KRBD, kernel_needed, needs_module
 from cbt_crypto.hosts.devices import destroy, rbd_images
 from cbt_crypto.hosts.requirement import Requirement, program_needed
 from cbt_crypto.hosts.site import Site
@@ -213,7 +213,7 @@ else echo ok; fi"""
 DRIVERS: Mapping[str, str] = {
     "librbd": "echo ok",
     "rbd-kernel": NEEDS_KRBD,
-    "rbd-nbd": needs_block("nbd", "block/nbd0", "network block devices", "driver"),
+    "rbd-nbd": needs_module("nbd", "block/nbd0", "network block devices", "driver"),
     "rbd-fuse": _NEEDS_FUSE,
     "cephfs-fuse": _NEEDS_FUSE,
     "cephfs-kernel": """\
@@ -225,7 +225,7 @@ else echo ok; fi""",
 #: Of drivers, what a client starts.
 _STARTED: Mapping[str, tuple[str, ...]] = {
     "librbd": (),
-    "rbd-kernel": ("mkfs.xfs",),
+    "rbd-kernel": ("mkfs.xfs", "rbd"),
     "rbd-nbd": ("mkfs.xfs", "rbd-nbd"),
     "rbd-fuse": ("mkfs.xfs", "rbd-fuse"),
     "cephfs-fuse": ("ceph-fuse",),
@@ -273,11 +273,11 @@ class Fio(UpstreamFio):
 
     @override
     def requirements(self, site: Site) -> Sequence[Requirement]:
-        kernel = Requirement(self.driver, site.clients, DRIVERS[self.driver])
-        programs = [program_needed(name, site.clients) for name in _STARTED[self.driver]]
+        driver = self.driver
+        needs = kernel_needed(driver, DRIVERS[driver], _STARTED[driver], site.clients)
         if self.mds_hosts:
-            programs.append(program_needed("ceph-mds", tuple(self.mds_hosts.split(","))))
-        return (kernel, *programs)
+            needs.append(program_needed("ceph-mds", tuple(self.mds_hosts.split(","))))
+        return needs
 
     @override
     def after(self, tmp_dir: str) -> str:
@@ -399,8 +399,7 @@ class Rbdfio(UpstreamFio):
 
     @override
     def requirements(self, site: Site) -> Sequence[Requirement]:
-        kernel = Requirement("krbd", site.clients, NEEDS_KRBD)
-        return (kernel, program_needed("mkfs.xfs", site.clients))
+        return kernel_needed("krbd", NEEDS_KRBD, _STARTED["rbd-kernel"], site.clients)
 
     @override
     def mounted(self, site: Site, rbd: str) -> Mapping[Volume, str]:

@@ -81,6 +81,7 @@ PACKAGES: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("blkid", "wipefs", "unshare"), ("util-linux",) * 2),
     **dict.fromkeys(("ip", "bridge"), ("iproute2", "iproute")),
     **{f"ceph-{kind}": (f"ceph-{kind}",) * 2 for kind in ("mon", "mgr", "osd", "mds", "fuse")},
+    **{f"rbd-{kind}": (f"rbd-{kind}",) * 2 for kind in ("nbd", "fuse")},
     "mount.ceph": ("ceph-common",) * 2,
     "Python's rados module": ("python3-rados",) * 2,
     "python3": ("python3",) * 2,

@@ -47,7 +47,8 @@ present_image() {
 # give, and that stays when rbd-nbd ends. $1 is rbd3 or nbd3, $2 fsid, $3 pool, $4 image.
 is_image() {
     case $1 in nbd*)
-        [ "$(cat "$SYS/block/$1/backend" 2> /dev/null)" = "$(cookie "$2" "$3" "$4")" ]; return ;;
+        [ -e "$SYS/block/$1/backend" ] || return 1
+        [ "$(cat "$SYS/block/$1/backend")" = "$(cookie "$2" "$3" "$4")" ]; return ;;
     esac
     origin=$SYS/bus/rbd/devices/${1#rbd}
     [ -e "$origin/name" ] || return 1
