@@ -111,6 +111,7 @@ class CampaignRun:
         self._failed_in_a_row = 0
         self._warm_up_s = cluster.warm_up
         self._check_hold = holding.check
+        self._conf_said: object = None
         self._devices: devices.Notes = {}
         self._held_at = time.monotonic()
         self._interrupts = holding.interrupts
@@ -211,13 +212,16 @@ class CampaignRun:
 
     def _check_conf(self) -> None:
         """Each deployment reads ceph.conf anew; what it said is a part of cells' definitions."""
-        path = origin_of(self.campaign.cluster).conf_template
-        now = {cell.definition for cell in cells_of(self.campaign)} if path else None
-        if now is not None and not now.issuperset(cell.definition for cell in self.plan.cells):
+        origin = origin_of(self.campaign.cluster)
+        if origin.conf_template is None or (said := origin.conf_said) == self._conf_said:
+            return
+        now = {cell.definition for cell in cells_of(self.campaign)}
+        if not now.issuperset(cell.definition for cell in self.plan.cells):
             raise UsageError(
-                f"{path}: was changed since this run read it, so the rest was not run; change it "
-                "back and run the same command again, or name a new archive with -a"
+                f"{origin.conf_template}: was changed since this run read it, so the rest was not "
+                "run; change it back and run the same command again, or name a new archive with -a"
             )
+        self._conf_said = said
 
     def _check_archive(self) -> None:
         path = journal.path_of(self.archive)
