@@ -67,9 +67,12 @@ def start_recorder(
     told = {"has_clients": has_clients, "powercap": powercap, "programs": list(programs)}
     asked = {"folder": run_dir, "tmp_dir": tmp_dir, **told}
     program = shell.call_of_main(recorder_on_host, asked)
-    start = shell.start_python(program, _pid_file(run_dir), "/dev/null", as_root=True)
-    words = ("start_once", f"{run_dir}/{RECORDING_FILE}", _pid_file(run_dir))
-    return f"start() {{\n{start}\n}}\n{shell.call(__file__, *words)}"
+    return _once(program, f"{run_dir}/{RECORDING_FILE}", _pid_file(run_dir))
+
+
+def _once(program: str, samples: str, pid_file: str) -> str:
+    start = shell.start_python(program, pid_file, "/dev/null", as_root=True)
+    return f"start() {{\n{start}\n}}\n{shell.call(__file__, 'start_once', samples, pid_file)}"
 
 
 def stop_recorder(run_dir: str) -> str:
@@ -109,9 +112,8 @@ def stacks(
         return
     pid_file = f"{run_dir}/.stacks.pid"
     program = shell.call_of_main(stacks_on_host, {"folder": run_dir, **profile})
-    start = shell.start_python(program, pid_file, "/dev/null", as_root=True)
-    once = shell.call(__file__, "start_once", f"{run_dir}/.stacks/perf.data", pid_file)
-    script = f"mkdir -p {shlex.quote(run_dir)}/.stacks\nstart() {{\n{start}\n}}\n{once}"
+    start = _once(program, f"{run_dir}/.stacks/perf.data", pid_file)
+    script = f"mkdir -p {shlex.quote(run_dir)}/.stacks\n{start}"
     remote.run(dict.fromkeys(hosts, script), "start perf record", _TIMEOUT_S)
     try:
         yield

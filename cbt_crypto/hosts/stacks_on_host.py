@@ -1,8 +1,6 @@
-"""Sample by perf what a host runs, and fold its stacks. Runs on hosts: Python 3.6 alone.
+"""Sample by perf what a host runs, and fold its stacks. Runs on hosts: Python 3.6 alone."""
 
-`results.cell.hardware_counters` reads the file.
-"""
-
+import collections
 import gzip
 import itertools
 import json
@@ -19,7 +17,7 @@ from cbt_crypto.hosts.recorder_on_host import class_of, read
 from cbt_crypto.hosts.trust_on_host import ceph_users, is_believed
 
 #: Stack, outermost frame first -> second -> samples.
-Stacks = Dict[str, Dict[int, int]]
+Stacks = Dict[str, "collections.Counter[int]"]
 
 #: Stacks that are kept, frames of one, and characters of a frame.
 _MOST_STACKS, _MOST_FRAMES, _LONGEST = 2000, 100, 100
@@ -88,8 +86,7 @@ def folded(lines: Iterable[str], kinds: Dict[str, str], began: float) -> Stacks:
             continue
         stack = stack_of(kind, name, frames)
         if stack:
-            counts = stacks.setdefault(stack, {})
-            counts[second] = counts.get(second, 0) + 1
+            stacks.setdefault(stack, collections.Counter())[second] += 1
         frames, kind = [], ""
         if sample:
             name, kind = sample[1].strip(), kinds.get(sample[2], "")
@@ -102,9 +99,8 @@ def bounded(stacks: Stacks, most: int) -> Stacks:
     ranked = sorted(stacks, key=lambda stack: (-sum(stacks[stack].values()), stack))
     kept = {stack: stacks[stack] for stack in ranked[:most]}
     for stack in ranked[most:]:
-        counts = kept.setdefault(";".join([*stack.split(";")[:2], "other"]), {})
-        for second, samples in stacks[stack].items():
-            counts[second] = counts.get(second, 0) + samples
+        other = ";".join([*stack.split(";")[:2], "other"])
+        kept.setdefault(other, collections.Counter()).update(stacks[stack])
     return kept
 
 
@@ -136,9 +132,8 @@ def fold(asked: Dict[str, Any], path: str, kinds: Dict[str, str], began: float) 
     command = [asked["perf_cmd"], "script", "-i", path, "--no-inline",
                "-F", "comm,pid,tid,time,ip,sym,dso"]  # fmt: skip
     environment = dict(os.environ, DEBUGINFOD_URLS="")  # No server is asked for symbols.
-    perf = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
-    )
+    perf = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                            env=environment)  # fmt: skip
     assert perf.stdout is not None
     lines = (line.decode("utf-8", "replace").rstrip("\n") for line in perf.stdout)
     stacks = folded(lines, kinds, began)
