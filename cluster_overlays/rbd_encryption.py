@@ -171,13 +171,11 @@ class RbdEncryption(Overlay):
 
     @override
     def evidence_seen(self, site: Site, seen: Mapping[str, Sequence[Seen]]) -> Mapping[str, Any]:
-        lowest = [
-            (host, layers[-1])
-            for host, looks in seen.items()
-            for look in looks
-            for layers in look.value
-        ]
-        served = {f"{host} {one['name']}": one["served"] for host, one in lowest if "served" in one}
+        served = {}
+        for host, looks in seen.items():
+            lowest = [layers[-1] for look in looks for layers in look.value]
+            served.update({f"{host} {one['name']}": one.get("served") for one in lowest})
+        served = {name: told for name, told in served.items() if told}
         return {"served": served} if served else {}
 
     @override

@@ -68,11 +68,16 @@ class Traffic:
         return self._with(before, -1)
 
     def _with(self, other: Traffic, sign: int) -> Traffic:
-        both = asdict(self), asdict(other)
-        sums = {key: (both[0][key] or 0) + sign * (both[1][key] or 0) for key in both[0]}
         known = self.encrypted is not None and other.encrypted is not None
-        sums |= {"drift": self.drift + other.drift} | ({} if known else {"encrypted": None})
-        return Traffic(**sums)
+        return Traffic(
+            total=self.total + sign * other.total,
+            encrypted=(self.encrypted or 0) + sign * (other.encrypted or 0) if known else None,
+            drift=self.drift + other.drift,
+            received=self.received + sign * other.received,
+            encrypted_received=self.encrypted_received + sign * other.encrypted_received,
+            client_data=self.client_data + sign * other.client_data,
+            osd_data=self.osd_data + sign * other.osd_data,
+        )
 
     @property
     def restart_fault(self) -> Optional[str]:

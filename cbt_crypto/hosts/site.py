@@ -87,10 +87,7 @@ def name_of(carrier: Union[Osd, Drive]) -> str:
 
 @dataclass(frozen=True)
 class VolumeEncryption:
-    """A LUKS header on a client's volume, and dm-crypt over it, or librbd (`by_librbd`).
-
-    Part of its name, options, MiB.
-    """
+    """LUKS on a client's volume, by dm-crypt or librbd: part of its name, options, MiB in front."""
 
     label: str
     formatting: tuple[str, ...]

@@ -26,10 +26,8 @@ from cbt_crypto.plan.side_by_side import conf_of, group_of
 
 def client_encryption_problems(campaign: Campaign, cells: Sequence[Cell]) -> Iterable[str]:
     """A sentence for each such pair."""
-    encryptions = {
-        name: Stack(overlays).volume_encryption()
-        for name, overlays in campaign.configurations.items()
-    }
+    configurations = campaign.configurations.items()
+    encryptions = {name: Stack(own).volume_encryption() for name, own in configurations}
     for cell in cells:
         encryption, scenario = encryptions[cell.configuration], cell.scenario
         key = f"cluster.configurations.{cell.configuration}.rbd_encryption"

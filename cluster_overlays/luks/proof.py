@@ -83,8 +83,11 @@ def parse(site: Site, outputs: HostOutputs) -> dict[str, StorageFacts]:
         of_host = base.storage_of(site, {host: layers})
         try:
             opal = json.loads(drives or "{}")
-            told = {name: {"opal": opal[name]} if opal else {} for name in of_host}
-            facts.update({name: {**look, **told[name]} for name, look in of_host.items()})
+            of_host = {
+                name: {**look, "opal": opal[name]} if opal else look
+                for name, look in of_host.items()
+            }
+            facts.update(of_host)
         except (ValueError, TypeError, KeyError):
             continue
     return facts
@@ -107,9 +110,8 @@ def encrypted_fault(
     opened = dict(facts["opened"])
     for part, device in facts["named"].items():
         if part in parts:
-            fault = _mapping_fault(
-                luks_mapping.mapping_of(osd, part, device).name, opened, wanted.on(device)
-            )
+            name = luks_mapping.mapping_of(osd, part, device).name
+            fault = _mapping_fault(name, opened, wanted.on(device))
         else:
             fault = _plain_part_fault(part, opened.pop(device, None))
         if fault:

@@ -13,18 +13,29 @@ from typing_extensions import Self
 from cbt_crypto.archive.documents import Baseline
 from cbt_crypto.archive.folder import CLUSTER_DIMENSIONS
 from cbt_crypto.hosts import directories
-from cbt_crypto.plan.file import field_types
 from cbt_crypto.plan.file.document import KeyPath
+from cbt_crypto.plan.file.field_types import (
+    AbsolutePath,
+    ClientId,
+    ConfigurationName,
+    DaemonId,
+    DriveName,
+    FileSection,
+    HostName,
+    MonAddress,
+    OwnDirectory,
+    PoolName,
+    Size,
+    UserName,
+)
 
 
-class DriveSection(field_types.FileSection):
+class DriveSection(FileSection):
     """A drive of a host, or an MD RAID-0 that is made of several for the purpose."""
 
-    host: field_types.HostName = Field(description="the host that has it; one of clients")
-    device: Optional[field_types.AbsolutePath] = Field(
-        None, description="its block device; it is overwritten"
-    )
-    raid0: Optional[list[field_types.AbsolutePath]] = Field(
+    host: HostName = Field(description="the host that has it; one of clients")
+    device: Optional[AbsolutePath] = Field(None, description="its block device; it is overwritten")
+    raid0: Optional[list[AbsolutePath]] = Field(
         None,
         min_length=2,
         description="instead of device: block devices of which an MD RAID-0 is made; they are "
@@ -65,7 +76,7 @@ def _words(arguments: str) -> str:
 Arguments = Annotated[str, AfterValidator(_words)]
 
 
-class CollectlProfile(field_types.FileSection):
+class CollectlProfile(FileSection):
     """collectl runs beside every cell, unless there is a `sampler`."""
 
     nodes: list[Role] = Field(
@@ -77,7 +88,7 @@ class CollectlProfile(field_types.FileSection):
     )
 
 
-class SamplerProfile(field_types.FileSection):
+class SamplerProfile(FileSection):
     """Our own sampler runs in place of collectl; it needs nothing but Python on a host."""
 
     nodes: list[Role] = Field(
@@ -85,7 +96,7 @@ class SamplerProfile(field_types.FileSection):
     )
 
 
-class PerfProfile(field_types.FileSection):
+class PerfProfile(FileSection):
     """perf stat or perf record runs beside every cell."""
 
     nodes: list[Role] = Field(["osds"], description="roles on whose hosts perf runs")
@@ -93,7 +104,7 @@ class PerfProfile(field_types.FileSection):
     args: Arguments = Field("stat -a -I 1000", description="perf's arguments")
 
 
-class StacksProfile(field_types.FileSection):
+class StacksProfile(FileSection):
     """perf samples the stacks of OSDs and kernel workers beside every cell; OSD hosts fold them."""
 
     frequency: int = Field(49, ge=1, le=999, description="samples a second of each CPU")
@@ -105,7 +116,7 @@ class StacksProfile(field_types.FileSection):
     perf_cmd: str = Field("perf", description="command for perf(1)")
 
 
-class MonitoringProfiles(field_types.FileSection):
+class MonitoringProfiles(FileSection):
     """What watches the nodes: collectl or the sampler always does, perf on request."""
 
     collectl: Optional[CollectlProfile] = Field(
@@ -138,7 +149,7 @@ Order = Literal["rounds", "interleaved", "sequential"]
 Layout = Literal["separate", "side_by_side"]
 
 
-class ErasureProfile(field_types.FileSection):
+class ErasureProfile(FileSection):
     """How a pool's objects are coded; CBT's keys."""
 
     erasure_k: int = Field(ge=2, le=32, description="pieces that an object is cut into")
@@ -156,7 +167,7 @@ class ErasureProfile(field_types.FileSection):
     )  # fmt: skip
 
 
-class PoolProfile(field_types.FileSection):
+class PoolProfile(FileSection):
     """How a pool is made; CBT's keys."""
 
     pg_size: int = Field(128, ge=1, le=65536, description="pg_num of the pool")
@@ -164,7 +175,7 @@ class PoolProfile(field_types.FileSection):
     replication: Count = Field(
         3, description="replicas of each object, on hosts of their own where there are enough hosts"
     )
-    erasure_profile: Optional[field_types.PoolName] = Field(
+    erasure_profile: Optional[PoolName] = Field(
         None,
         description="a name of cluster.erasure_profiles: the pool is erasure-coded and not "
         "replicated, and can only be a data_pool_profile",
@@ -183,10 +194,10 @@ class PoolProfile(field_types.FileSection):
     )
 
 
-class Neighbours(field_types.FileSection):
+class Neighbours(FileSection):
     """Load by stress-ng on some hosts during each cell, the same in all configurations."""
 
-    hosts: Optional[list[field_types.HostName]] = Field(
+    hosts: Optional[list[HostName]] = Field(
         None, min_length=1, description="hosts that run stress-ng; default: those of `roles`"
     )
     roles: list[Role] = Field(
@@ -206,10 +217,10 @@ class Neighbours(field_types.FileSection):
     stress_cmd: str = Field("stress-ng", description="command for stress-ng(1)")
 
 
-class CephSettings(field_types.FileSection):
+class CephSettings(FileSection):
     """Settings of the published experiments, as keys. Each becomes options of ceph.conf."""
 
-    osd_memory_target: Optional[field_types.Size] = Field(
+    osd_memory_target: Optional[Size] = Field(
         None,
         description="memory that each OSD aims for; the article used 16G, Ceph's default is 4G",
     )
@@ -220,7 +231,7 @@ class CephSettings(field_types.FileSection):
     balancer: bool = Field(False, description="let the manager move PGs between OSDs")
 
 
-class ClusterSection(field_types.FileSection):
+class ClusterSection(FileSection):
     """Hosts, daemons, devices, and the library of configurations."""
 
     type: Optional[Literal["overlays"]] = Field(
@@ -228,21 +239,21 @@ class ClusterSection(field_types.FileSection):
         description="tells a CBT with plugins that this package runs the file; nothing else reads "
         "it",
     )
-    user: Optional[field_types.UserName] = Field(
+    user: Optional[UserName] = Field(
         None, description="user for ssh; default: whoever runs the campaign"
     )
-    head: field_types.HostName = Field(description="host on which ceph and rbd commands run")
-    clients: list[field_types.HostName] = Field(min_length=1, description="hosts that run fio")
-    osds: list[field_types.HostName] = Field(
+    head: HostName = Field(description="host on which ceph and rbd commands run")
+    clients: list[HostName] = Field(min_length=1, description="hosts that run fio")
+    osds: list[HostName] = Field(
         default_factory=list,
         description="hosts that run OSDs; may be left out with use_existing, or when no scenario "
         "needs a cluster",
     )
-    mons: dict[field_types.HostName, dict[field_types.DaemonId, field_types.MonAddress]] = Field(
+    mons: dict[HostName, dict[DaemonId, MonAddress]] = Field(
         default_factory=dict,
         description="monitors by host: {id: address}; messenger v2 uses port 3300 or the one given",
     )
-    mgrs: dict[field_types.HostName, dict[field_types.DaemonId, JsonValue]] = Field(
+    mgrs: dict[HostName, dict[DaemonId, JsonValue]] = Field(
         default_factory=dict, description="managers by host: {id: ~}"
     )
     osds_per_node: int = Field(
@@ -261,29 +272,27 @@ class ClusterSection(field_types.FileSection):
         description="replicas in all pools, instead of those in pool_profiles; a list is a "
         "dimension, with a new cluster for each value",
     )
-    osd_drives: list[field_types.DriveName] = Field(
+    osd_drives: list[DriveName] = Field(
         default_factory=list,
         description="names from drives: all OSDs are on one of them at a time, with a new "
         "cluster for each; this is the dimension `drive`",
     )
-    osd_devices: Union[
-        field_types.AbsolutePath,
-        list[field_types.AbsolutePath],
-        dict[field_types.HostName, list[field_types.AbsolutePath]],
-    ] = Field(
-        "/dev/disk/by-partlabel/osd-device-{n}-data",
-        description="block devices of the OSDs: a path with {n} for the OSD's number on its "
-        "host (CBT's partition labels are the default), a list for every host, or lists by "
-        "host",
+    osd_devices: Union[AbsolutePath, list[AbsolutePath], dict[HostName, list[AbsolutePath]]] = (
+        Field(
+            "/dev/disk/by-partlabel/osd-device-{n}-data",
+            description="block devices of the OSDs: a path with {n} for the OSD's number on its "
+            "host (CBT's partition labels are the default), a list for every host, or lists by "
+            "host",
+        )
     )
-    osd_file_size: Optional[field_types.Size] = Field(
+    osd_file_size: Optional[Size] = Field(
         None, description="put the OSDs on sparse files of this size below tmp_dir instead"
     )
-    drives: dict[field_types.DriveName, DriveSection] = Field(
+    drives: dict[DriveName, DriveSection] = Field(
         default_factory=dict,
         description="name: a drive that scenarios without Ceph work on, such as raw_device",
     )
-    wipe: Union[bool, list[field_types.AbsolutePath]] = Field(
+    wipe: Union[bool, list[AbsolutePath]] = Field(
         False,
         description="allow devices of OSDs and drives that carry a foreign signature to be "
         "overwritten: true for all, or a list of patterns, e.g. "
@@ -308,13 +317,13 @@ class ClusterSection(field_types.FileSection):
     conf_file: Optional[str] = Field(
         None, description="ceph.conf to start from; `-c` on the command line comes first"
     )
-    client_id: field_types.ClientId = Field(
+    client_id: ClientId = Field(
         "admin",
         description="with use_existing, the Ceph client of all commands and fio: `bench` is "
         "client.bench, whose key is where Ceph looks for it, on the head and the clients; "
         "`profile rbd` for monitors and OSDs is enough",
     )
-    tmp_dir: field_types.OwnDirectory = Field(
+    tmp_dir: OwnDirectory = Field(
         directories.DEFAULT,
         description="the only directory that is written to, on every host; refused if somebody "
         "else could write to it or replace it",
@@ -339,26 +348,23 @@ class ClusterSection(field_types.FileSection):
     rebuild_every_test: bool = Field(
         False, description="CBT's key: a new cluster for each cell, whatever `rebuild` says"
     )
-    pool_profiles: dict[field_types.PoolName, PoolProfile] = Field(
+    pool_profiles: dict[PoolName, PoolProfile] = Field(
         default_factory=lambda: {"rbd": PoolProfile(pg_size=128, pgp_size=128, replication=3)},
         description="name: how a pool is made; scenarios name one",
     )
-    erasure_profiles: dict[field_types.PoolName, ErasureProfile] = Field(
+    erasure_profiles: dict[PoolName, ErasureProfile] = Field(
         default_factory=dict, description="name: how an erasure-coded pool codes"
     )
     settings: CephSettings = Field(
         default_factory=lambda: CephSettings(osd_memory_target=None),
         description="settings of the published experiments, the same in every configuration",
     )
-    configurations: dict[field_types.ConfigurationName, dict[str, dict[str, Any]]] = Field(
+    configurations: dict[ConfigurationName, dict[str, dict[str, Any]]] = Field(
         {"Default": {}},
         min_length=1,
         description="name: {overlay: {option: value}}; `{}` is the cluster without overlays",
     )
-    matrix: dict[
-        field_types.ConfigurationName,
-        dict[field_types.ConfigurationName, dict[str, dict[str, Any]]],
-    ] = Field(
+    matrix: dict[ConfigurationName, dict[ConfigurationName, dict[str, dict[str, Any]]]] = Field(
         default_factory=dict,
         description="instead of configurations: factors, each a mapping of levels to overlays, "
         "the baseline's level first, `{wire: {crc: {}, secure: {secure_messenger: {}}}, "
