@@ -78,12 +78,9 @@ def lab() -> None:
     help="Another release, in /opt/ceph-RELEASE on each namespace node, for ceph_build.",
 )  # fmt: skip
 @click.option(
-    "--nodes",
-    type=click.IntRange(1, shapes.MOST_NODES),
-    default=1,
-    show_default=True,
+    "--nodes", type=click.IntRange(1, shapes.MOST_NODES), default=1, show_default=True,
     help="Nodes.",
-)
+)  # fmt: skip
 @click.option(
     "--disks", type=click.IntRange(0, 16), default=2, show_default=True,
     help="Data disks of each node.",

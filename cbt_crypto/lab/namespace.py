@@ -25,7 +25,7 @@ from cbt_crypto.hosts.directories import cache_dir
 from cbt_crypto.lab import access
 from cbt_crypto.lab.access import make_disks
 from cbt_crypto.lab.image import Image
-from cbt_crypto.lab.shape import Lab, Node, Shape, lab_dir, locked, make_nodes
+from cbt_crypto.lab.shape import Lab, Node, Shape, lab_dir, locked
 
 #: Labs take the first /24 of this range that no route of this machine touches.
 _RANGE = ipaddress.IPv4Network("10.231.0.0/16")
@@ -225,15 +225,7 @@ def plan(name: str, shape: Shape, image: Image) -> Lab:
             "namespaces; remove that directory and run lab up again"
         )
     network = make(lab_dir(name))
-    return Lab(
-        name=name,
-        directory=lab_dir(name),
-        shape=shape,
-        image=image.key,
-        network=network,
-        nodes=make_nodes(network, [(None, _SSH_PORT)] * shape.nodes),
-        accelerator="none",
-    )
+    return Lab.of(name, shape, image.key, network, [(None, _SSH_PORT)] * shape.nodes, "none")
 
 
 class Nodes:

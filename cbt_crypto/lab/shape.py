@@ -113,6 +113,16 @@ class Lab(BaseModel):
     #: What runs the guests' CPUs: kvm, tcg, or none for namespaces.
     accelerator: str
 
+    @classmethod
+    def of(
+        cls, name: str, shape: Shape, image: str, network: ipaddress.IPv4Network,
+        ssh_ends: Sequence[tuple[Optional[str], int]], accelerator: str,
+    ) -> Lab:  # fmt: skip
+        """The lab of that name, with its nodes."""
+        nodes = make_nodes(network, ssh_ends)
+        return cls(name=name, directory=lab_dir(name), shape=shape, image=image, network=network,
+                   nodes=nodes, accelerator=accelerator)  # fmt: skip
+
     @property
     def head(self) -> Node:
         """The node on which campaigns are started."""

@@ -23,7 +23,7 @@ from cbt_crypto.hosts.directories import cache_dir
 from cbt_crypto.lab import access
 from cbt_crypto.lab.access import make_disks
 from cbt_crypto.lab.image import SYSTEM_ID, Image, check_tools
-from cbt_crypto.lab.shape import Lab, Node, Shape, Steps, gigabytes, lab_dir, make_nodes
+from cbt_crypto.lab.shape import Lab, Node, Shape, Steps, gigabytes
 from cbt_crypto.units import size_text
 
 BINARY = "qemu-system-x86_64"
@@ -324,15 +324,8 @@ def check_machine(shape: Shape) -> None:
 
 def plan(name: str, shape: Shape, image: Image, host: Machine) -> Lab:
     """The lab that `name` would be now."""
-    return Lab(
-        name=name,
-        directory=lab_dir(name),
-        shape=shape,
-        image=image.key,
-        network=_NETWORK,
-        nodes=make_nodes(_NETWORK, [(_LOOPBACK, port) for port in free_tcp_ports(shape.nodes)]),
-        accelerator=host.accelerator,
-    )
+    ends = [(_LOOPBACK, port) for port in free_tcp_ports(shape.nodes)]
+    return Lab.of(name, shape, image.key, _NETWORK, ends, host.accelerator)
 
 
 class Nodes:
