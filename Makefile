@@ -16,7 +16,7 @@ PACKAGES := python3-venv openssh-client iproute2 util-linux dmsetup qemu-system-
 	mmdebstrap debian-archive-keyring uidmap e2fsprogs zstd
 TEST_PACKAGES := ceph-mon ceph-mgr ceph-osd ceph-common python3-rados fio pdsh collectl \
 	cryptsetup-bin openssh-server stress-ng xfsprogs rbd-fuse ceph-mds ceph-fuse chromium \
-	chromium-driver sudo faketime lvm2 gcc libc6-dev
+	chromium-driver sudo faketime lvm2 gcc libc6-dev linux-perf
 
 # Asks dpkg first: it answers at once where there is nothing to do.
 define install

@@ -14,6 +14,8 @@ from click.testing import CliRunner, Result
 
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.base import Verdict
+from cbt_crypto.engine.embedded import common
+from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.main import cbt
 from cbt_crypto.run.cell import proof, watch
 
@@ -130,3 +132,17 @@ def host(
     os.chdir(tmp_path)
     yield FakeHost(tmp_path, write_campaign, programs)
     os.chdir(before)
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    """A cell's directory on a node."""
+    path = tmp_path / "run dir"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> Remote:
+    """Hosts by our own engine, below `tmp_path`."""
+    return Remote(common, str(tmp_path))

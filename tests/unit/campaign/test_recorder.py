@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from cbt_crypto.engine.embedded import common
 from cbt_crypto.errors import HostError
 from cbt_crypto.hosts import samplers
 from cbt_crypto.hosts.recorder_on_host import class_of, shaped
@@ -70,18 +69,6 @@ class Powercap:
 @pytest.fixture
 def powercap(tmp_path: Path) -> Powercap:
     return Powercap(tmp_path / "powercap")
-
-
-@pytest.fixture
-def run_dir(tmp_path: Path) -> Path:
-    path = tmp_path / "run dir"
-    path.mkdir()
-    return path
-
-
-@pytest.fixture
-def remote(tmp_path: Path) -> Remote:
-    return Remote(common, str(tmp_path))
 
 
 def _start(run_dir: Path, **options: Any) -> dict[str, str]:

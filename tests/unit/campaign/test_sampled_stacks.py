@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from cbt_crypto.engine.embedded import common
 from cbt_crypto.errors import HostError
 from cbt_crypto.hosts import samplers
 from cbt_crypto.hosts.remote import Remote
@@ -33,18 +32,6 @@ record)
     while :; do sleep 0.1; done ;;
 esac
 """
-
-
-@pytest.fixture
-def run_dir(tmp_path: Path) -> Path:
-    path = tmp_path / "run dir"
-    path.mkdir()
-    return path
-
-
-@pytest.fixture
-def remote(tmp_path: Path) -> Remote:
-    return Remote(common, str(tmp_path))
 
 
 @pytest.fixture

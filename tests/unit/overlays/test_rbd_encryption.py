@@ -21,7 +21,7 @@ from cbt_crypto.cluster_overlays.rbd_encryption import RbdEncryption
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import shell
-from cbt_crypto.hosts.site import Site
+from cbt_crypto.hosts.site import Site, VolumeEncryption
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.layout import cell_site
 from cbt_crypto.plan.steps import Prefill, plan
@@ -196,18 +196,25 @@ def test_what_contradicts_that_librbd_encrypts(layers: Any, sentence: str) -> No
     assert sentence in nbd_fault(LIBRBD, [[decrypted()]], [layers])
 
 
-@pytest.mark.skipif(shutil.which("cryptsetup") is None, reason="cryptsetup is not installed")
-def test_a_header_says_how_the_data_are_encrypted(tmp_path: Path) -> None:
-    """The real one's, as librbd makes it by the same library."""
+@pytest.fixture
+def formatted(tmp_path: Path) -> tuple[VolumeEncryption, Path]:
+    """An encryption with sectors of 4096 bytes, and a file that the real cryptsetup formatted."""
+    if shutil.which("cryptsetup") is None:
+        pytest.skip("cryptsetup is not installed")
+    encryption = RbdEncryption(sector_size=4096).volume_encryption()
+    assert encryption is not None
     image, key = tmp_path / "image", tmp_path / "key"
     with image.open("wb") as file:
         file.truncate(64 << 20)
     key.write_bytes(bytes(64))
-    words = RbdEncryption(sector_size=4096).volume_encryption()
-    assert words is not None
-    command = ["cryptsetup", "luksFormat", "-q", *words.formatting, "--key-file", key, image]
+    command = ["cryptsetup", "luksFormat", "-q", *encryption.formatting, "--key-file", key, image]
     subprocess.run(command, check=True, capture_output=True)
-    with image.open("rb") as file:
+    return encryption, image
+
+
+def test_a_header_says_how_the_data_are_encrypted(formatted: tuple[VolumeEncryption, Path]) -> None:
+    """The real one's, as librbd makes it by the same library."""
+    with formatted[1].open("rb") as file:
         assert rbd_encryption_on_host.header_of(file.read(1 << 20)) == HEADER
 
 
@@ -330,17 +337,9 @@ def test_an_encrypted_image_has_room_for_its_header(campaign_of: Make) -> None:
     assert "--sector-size 4096" in " ".join(volume.encryption.formatting)
 
 
-@pytest.mark.skipif(shutil.which("cryptsetup") is None, reason="cryptsetup is not installed")
-def test_cryptsetup_makes_a_header_of_that_size(tmp_path: Path) -> None:
+def test_cryptsetup_makes_a_header_of_that_size(formatted: tuple[VolumeEncryption, Path]) -> None:
     """The real one, on a file: its data begin where the room for the header ends."""
-    encryption = RbdEncryption(sector_size=4096).volume_encryption()
-    assert encryption is not None
-    image, key = tmp_path / "image", tmp_path / "key"
-    with image.open("wb") as file:
-        file.truncate(64 << 20)
-    key.write_bytes(bytes(64))
-    command = ["cryptsetup", "luksFormat", "-q", *encryption.formatting, "--key-file", key, image]
-    subprocess.run(command, check=True, capture_output=True)
+    encryption, image = formatted
     dump = ["cryptsetup", "luksDump", image]
     said = subprocess.run(dump, check=True, capture_output=True, text=True).stdout
     assert f"offset: {encryption.header_mb << 20} [bytes]" in said
