@@ -65,7 +65,7 @@ def test_on_a_file_as_kbench_does(campaign_of: Make) -> None:
     file = f"{site.tmp_dir}/mnt/{volume.name}/file"
     for word in (f"--filename={file}", "--size=20480M", "--ioengine=libaio", "--direct=1"):
         assert word in fio
-    assert [each.name for each in cell.scenario.requirements(site)] == ["krbd", "mkfs.ext4"]
+    assert [each.name for each in cell.scenario.requirements(site)] == ["krbd", "rbd", "mkfs.ext4"]
 
 
 def test_librbd_fills_no_volume_of_the_kernel_s(campaign_of: Make) -> None:
