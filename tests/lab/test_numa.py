@@ -15,6 +15,8 @@ import pytest
 import yaml
 from real_labs import running_lab
 
+from cbt_crypto.hosts.devices import destroy
+from cbt_crypto.hosts.remote import preamble
 from cbt_crypto.lab import access
 from cbt_crypto.lab import run as transfer
 from cbt_crypto.lab.shape import Kind, Lab, Shape
@@ -67,6 +69,15 @@ def test_drives_and_the_network_card_say_on_which_node_they_are(lab: Lab) -> Non
     assert nodes == ["1", "0"]
     assert on(lab, f"cat /sys/class/net/$({CARD})/device/numa_node") == "1"
     assert on(lab, "lsblk -ndo SERIAL $(findmnt -no SOURCE / | sed 's/p1$//')") == "system"
+
+
+def test_a_drive_that_is_open_by_its_character_device(lab: Lab) -> None:
+    """As a virtual machine has it that gets the drive's commands: no process had the disk open."""
+    name = on(lab, f"lsblk -ndo PKNAME {DEVICES[0]}").replace("nvme", "ng")
+    hold = f"exec 9<>/dev/{name}\nsleep 60 >/dev/null 2>&1 &\nexec 9>&-"
+    look = f"{preamble('/tmp/numa')}\n{destroy.look('/tmp/numa', DEVICES[0], 'osd_devices')}"
+    said = on(lab, f"CBT_HOST=node0\n{hold}\n({look}) || :\nkill $!")
+    assert "is held open by sleep (process" in said
 
 
 @pytest.fixture

@@ -359,8 +359,9 @@ def writers(folder: str, patience_s: float = 10.0) -> List[str]:
     A virtual machine, for one, asks for no exclusive use. Raises Refused for a process that does
     not let itself be looked at within `patience_s`.
     """
-    numbers = {text_of(member + "/dev") for member in family(folder)}
+    numbers = {text_of(member + "/dev") for member in family(folder)} | _passing(folder)
     file = _file_behind(disk_of(folder))
+    ends = time.monotonic() + 6 * patience_s
     pids = sorted(set(filter(str.isdigit, os.listdir("/proc"))) - {str(os.getpid())})
     answers = queue.Queue()  # type: queue.Queue[bool]
 
@@ -374,7 +375,7 @@ def writers(folder: str, patience_s: float = 10.0) -> List[str]:
     users = set()
     for pid in pids:
         try:
-            if answers.get(timeout=patience_s):
+            if answers.get(timeout=min(patience_s, max(ends - time.monotonic(), 0))):
                 users.add(_process(pid))
         except queue.Empty:
             raise Refused(
@@ -387,7 +388,30 @@ def _descriptors(pid: str) -> Iterator[str]:
     """A thread may have descriptors of its own, and outlive the process's first."""
     for thread in _names(f"/proc/{pid}/task"):
         if thread == pid or not _has_same_files(pid, thread):
-            yield from glob.glob(f"/proc/{pid}/task/{thread}/fd/*")
+            for path in glob.glob(f"/proc/{pid}/task/{thread}/fd/*"):
+                yield path
+                yield from _of_ring(pid, path)
+
+
+def _of_ring(pid: str, path: str) -> List[str]:
+    """What an io_uring has in a table of its own: nothing else need have it open."""
+    try:
+        if os.readlink(path) != "anon_inode:[io_uring]":
+            return []
+        with open(path.replace("/fd/", "/fdinfo/"), errors="replace", newline="\n") as file:
+            lines = [line.split() for line in file]
+    except OSError:
+        return []
+    of_files = (words for words in lines if len(words) == 2 and words[0][:-1].isdigit())
+    return [f"/proc/{pid}/root{path}" for _, path in of_files if path.startswith("/")]
+
+
+def _passing(folder: str) -> Set[str]:
+    """The character devices by which programs send a drive commands: `c` and number of each."""
+    disk = disk_of(folder)
+    generic = "/sys/class/nvme-generic/" + os.path.basename(disk).replace("nvme", "ng", 1)
+    ways = (disk + "/device/scsi_generic/*/dev", disk + "/device/bsg/*/dev", generic + "/dev")
+    return {"c" + text_of(path) for way in ways for path in glob.glob(way)}
 
 
 #: The number of kcmp(2), and the C library, which has no name for it.
@@ -417,6 +441,8 @@ def _leads_to(path: str, numbers: Set[str], file: str) -> bool:
         return False
     if stat.S_ISBLK(status.st_mode):
         return number(status.st_rdev) in numbers
+    if stat.S_ISCHR(status.st_mode):
+        return "c" + number(status.st_rdev) in numbers
     return f"{status.st_dev}:{status.st_ino}" == file
 
 
