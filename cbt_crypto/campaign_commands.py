@@ -130,14 +130,15 @@ def cleanup(
     # What is left of a run is known without its archive, too.
     if not archive.is_dir() and not own_left_over(archive):
         raise UsageError(f"{archive}: there is no such directory; name the archive of a campaign")
+    # Before anything in it is blamed: it may be any directory.
+    if not path_of(archive).exists() and not own_left_over(archive):
+        raise UsageError(
+            f"{archive}: is no archive of a campaign, as it has no results/journal.jsonl; "
+            "name the directory that the run wrote to"
+        )
     check_own(archive)
     left = take_down.to_clear(archive, foreign, forget)
     if not left:
-        if not path_of(archive).exists():
-            raise UsageError(
-                f"{archive}: is no archive of a campaign, as it has no results/journal.jsonl; "
-                "name the directory that the run wrote to"
-            )
         say(f"{archive}: nothing is left on any host that its journal knows of")
         return
     if plan_only:

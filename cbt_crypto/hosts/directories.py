@@ -143,9 +143,18 @@ def prefix(kind: str) -> str:
 
 def temporary_places() -> list[Path]:
     """The usual one first; last the user's own, where nobody else can use up the room."""
-    shared = [*map(Path, (tempfile.gettempdir(), *OTHER_PLACES))]
-    home = Path(os.path.expanduser("~"))
-    return list(dict.fromkeys([*shared, home] if _is_ours(home) else shared))
+    places = map(Path, (tempfile.gettempdir(), *OTHER_PLACES, os.path.expanduser("~")))
+    return [place for place in dict.fromkeys(places) if _is_safe(place)]
+
+
+def _is_safe(place: Path) -> bool:
+    """Whether nobody else can put something of his in the place of what we make there."""
+    try:
+        way = [step.stat() for step in (place, *place.resolve(strict=True).parents)]
+    except OSError:
+        return False
+    owners = (0, os.geteuid())
+    return not any(distrust(step, owners, is_way=True, is_group_ours=True) for step in way)
 
 
 def temporary_place() -> str:

@@ -44,9 +44,9 @@ class Unfit(Exception):
 def script(path: str, mark: str) -> str:
     """Shell text that prints the mark and a tar of a file or directory, called by its own name."""
     folder, name = os.path.split(path.rstrip("/"))
-    # 1 says that a file grew while it was read.
+    # Without -f it would write to $TAPE. 1 says that a file grew while it was read.
     return (
-        f"echo; echo {mark}; tar -c -C {shlex.quote(folder or '/')} -- {shlex.quote(name)}; "
+        f"echo; echo {mark}; tar -c -f - -C {shlex.quote(folder or '/')} -- {shlex.quote(name)}; "
         "[ $? -le 1 ]"
     )
 
@@ -114,7 +114,7 @@ def unpack(stream: BinaryIO, target: Path, most: float) -> list[str]:
                 top = words[0] if top is None and words else top
                 if not words or words[0] != top:
                     raise Unfit(f"a second directory at its top: {member.name[:200]!r}")
-                come += member.size
+                come += abs(member.size)
                 if come > most:
                     raise Unfit(f"more than {most / 2**20:.0f} MiB, its part of the free space")
                 if not _write(tar, member, target.joinpath(*words[1:])):

@@ -4,6 +4,7 @@ Up to three files: `recording` (JSON lines: a header, then counts since the line
 `clients_cpu` (where there are clients) and `energy` (RAPL). `results.readers` reads them.
 """
 
+import contextlib
 import glob
 import json
 import os
@@ -128,6 +129,9 @@ class Tasks:
                 return
             is_kernel = int(stat.rpartition(")")[2].split()[6]) & _KERNEL_THREAD
             kind = "" if is_kernel else "other"
+            # What all others used is known without them: they take no other thread's place.
+            if kind and len(self.tasks) > resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2:
+                return
             self.tasks[pid] = Task(f"/proc/{pid}/stat", kind, False, self.looks > 0)
         except (OSError, ValueError, IndexError):
             return
@@ -447,6 +451,9 @@ def main(asked: Dict[str, Any]) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    with contextlib.suppress(OSError, ValueError):  # Root may have more, if he is the host's.
+        most = int(read("/proc/sys/fs/nr_open"))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     recorder = Recorder(asked)
     while recorder.is_wanted():
         recorder.sample()

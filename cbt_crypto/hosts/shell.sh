@@ -76,11 +76,19 @@ marked_left() { ending | grep . || marked "$@"; }
 
 now() { cut -d. -f1 /proc/uptime; }
 
+# Where a program does not start, a search finds nothing, which is no proof that nothing is there.
+can_search() {
+    echo /proc/$$/status | believed "" | cut -d/ -f3 | grep -qx $$ || {
+        echo "processes cannot be searched for: xargs, grep or cut does not start" >&2; exit 1
+    }
+}
+
 # $1 are signals, of which each has $2 seconds; pid files may follow.
 end_marked() {
     signals=$1 timeout=$2; shift 2
     mark=$CBT_CRYPTO_MARK; unset CBT_CRYPTO_MARK; SUDO=${BARE_SUDO:-}
     seen=""
+    can_search
     for signal in $signals; do
         ends=$(( $(now) + timeout ))
         pids=$(marked "$@"); seen="$seen $pids"
@@ -95,6 +103,7 @@ end_marked() {
         done
     done
     [ -z "$pids" ] || { echo "these processes do not end:" $pids >&2; exit 1; }
+    can_search
 }
 
 # Whether collectl has written a `sample` to a file in $1, or, as $2 says, has made a `file`.

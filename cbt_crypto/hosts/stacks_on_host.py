@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from typing import Any, Dict, Iterable, List
 
@@ -127,17 +128,25 @@ def record(asked: Dict[str, Any], event: str, path: str) -> str:
     return " ".join(said.split())[:300] or f"perf ended with {perf.returncode}"
 
 
-def fold(asked: Dict[str, Any], path: str, kinds: Dict[str, str], began: float) -> Stacks:
-    """The stacks of a record."""
-    command = [asked["perf_cmd"], "script", "-i", path, "--no-inline",
+def fold(
+    asked: Dict[str, Any], path: str, kinds: Dict[str, str], began: float, most_s: int = 600
+) -> Stacks:
+    """The stacks of a record. Raises OSError if that takes too long."""
+    # Nothing of others': perf prints their symbols' names with all line breaks.
+    command = [asked["perf_cmd"], "script", "-i", path, "--no-inline", f"--pid={','.join(kinds)}",
                "-F", "comm,pid,tid,time,ip,sym,dso"]  # fmt: skip
     environment = dict(os.environ, DEBUGINFOD_URLS="")  # No server is asked for symbols.
     perf = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                             env=environment)  # fmt: skip
     assert perf.stdout is not None
+    # It reads the symbols of all that it sampled, and a user's program may have endless ones.
+    timer = threading.Timer(most_s, perf.kill)
+    timer.start()
     lines = (line.decode("utf-8", "replace").rstrip("\n") for line in perf.stdout)
     stacks = folded(lines, kinds, began)
-    perf.wait()
+    timer.cancel()
+    if perf.wait() == -signal.SIGKILL:
+        raise OSError(f"perf script took more than {most_s} s")
     return bounded(stacks, _MOST_STACKS)
 
 
@@ -145,7 +154,8 @@ def main(asked: Dict[str, Any]) -> None:
     """Write `folder`/stacks; `folder`/.stacks is for the record, and is removed."""
     scratch = f"{asked['folder']}/.stacks"
     path, stacks = f"{scratch}/perf.data", {}  # type: str, Stacks
-    header = {"format": 1, "hz": asked["frequency"], "t": time.time()}  # type: Dict[str, Any]
+    header = {"format": 1, "hz": asked["frequency"], "seconds": 0}  # type: Dict[str, Any]
+    header["t"] = time.time()
     began = time.monotonic()
     try:
         counts = subprocess.Popen([asked["perf_cmd"], "stat", "-e", "cycles", "true"],
@@ -158,7 +168,7 @@ def main(asked: Dict[str, Any]) -> None:
             # What came meanwhile, as workers of the kernel do, is known now.
             stacks = fold(asked, path, {**processes(), **kinds}, began)
     except OSError as error:
-        header.update(error=str(error), seconds=0)
+        header.update(error=str(error))
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     if os.path.isdir(asked["folder"]):

@@ -38,7 +38,7 @@ _REPLACED = ".results.replaced"
 
 def put(lab: Lab, node: Node, directory: str, files: Mapping[str, Union[Path, str]]) -> None:
     """Make `directory` on the node hold exactly `files`: name there -> path or text here."""
-    script = f"rm -rf {directory} && mkdir -p {directory} && tar -x -C {directory}"
+    script = f"rm -rf {directory} && mkdir -p {directory} && tar -x -f - -C {directory}"
     process = subprocess.Popen(
         access.command(lab, node, script), stdin=subprocess.PIPE, stderr=subprocess.PIPE
     )

@@ -171,7 +171,9 @@ _PASSES_S = 2.0
 def _lock_file(path: Path, busy: Union[str, Callable[[], None]]) -> IO[str]:
     ends = time.monotonic() + _PASSES_S
     while True:
-        file = path.open("a")
+        # Who can open it can lock it, and hold up this.
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "a")
+        os.fchmod(file.fileno(), 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -57,9 +57,11 @@ def peer(connection: socket.socket) -> Any:
 def ask(address: str) -> Optional[Dict[str, Any]]:
     """What a name's holder says, or None; of another user's, `stranger`. `keeper` is its pid."""
     with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(PATIENCE_S)
+        # With Python's own limit, connecting fails at once while many others ask.
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", PATIENCE_S, 0))
         try:
             client.connect(address)
+            client.settimeout(PATIENCE_S)
             keeper, user = peer(client)
         except OSError:
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from cbt_crypto.hosts.stacks_on_host import fold
 from cbt_crypto.report import build
 from cbt_crypto.report.charts.flame import per_io
 from cbt_crypto.report.figures.of_runs import total_rate
@@ -35,7 +37,7 @@ BENCHMARKS = {
 def measured(machine_factory: Callable[[str], Any], tmp_path_factory: Any) -> Any:
     """A campaign that samples, where the kernel lets perf do so, among no other tests' OSDs."""
     record = str(tmp_path_factory.mktemp("perf") / "perf.data")
-    command = ["perf", "record", "-q", "-a", "-e", "cpu-clock", "-o", record, "--", "true"]
+    command = ["perf", "record", "-qaBN", "-e", "cpu-clock", "-o", record, "--", "true"]
     if not shutil.which("perf"):
         pytest.fail("perf is missing; `make test-packages`")
     if subprocess.run(command, check=False).returncode:
@@ -86,3 +88,27 @@ def test_samples_add_up_to_what_the_kernel_counted(measured: Any) -> None:
         sampled = sum(ns for stack, ns in stacks if stack.startswith("ceph-osd;tp_osd_tp"))
         seconds = sampled * total_rate(run, "iops") / 1e9
         assert seconds == pytest.approx(counted.user + counted.sys, rel=0.3)
+
+
+_SPINS = "__attribute__((noinline)) void spin(void) {{for (;;) ;}} int main() {{spin();}}"
+
+
+def test_a_user_s_symbol_with_line_breaks_is_no_stack_of_an_osd(
+    measured: Any, tmp_path: Path
+) -> None:
+    """perf prints it as it is: his text stood in an OSD's place, class and second."""
+    source, made = tmp_path / "spin.c", tmp_path / "spin"
+    source.write_text(_SPINS.format())
+    subprocess.run(["cc", "-O1", "-c", "-o", f"{made}.o", source], check=True)
+    osd, record = os.getpid(), tmp_path / "perf.data"
+    symbol = f"x (y)\n\ntp_osd_tp  {osd}/1 1.5: \n\t  1a2b AES_of_nobody (z)\n\t  1a2c b"
+    subprocess.run(["objcopy", "--redefine-sym", f"spin={symbol}", f"{made}.o"], check=True)
+    subprocess.run(["cc", "-o", made, f"{made}.o"], check=True)
+    command = ["perf", "record", "-qaBN", "-F", "99", "-g", "-e", "cpu-clock", "-o", str(record)]
+    with subprocess.Popen([made]) as his:
+        subprocess.run([*command, "--", "sleep", "2"], check=True)
+        his.kill()
+    printed = subprocess.check_output(["perf", "script", "-i", str(record)])
+    assert b"\n\t  1a2b AES_of_nobody" in printed
+    stacks = fold({"perf_cmd": "perf"}, str(record), {str(osd): "ceph-osd"}, 0.0)
+    assert not [stack for stack in stacks if "nobody" in stack]

@@ -400,11 +400,12 @@ def close_connections() -> None:
 
 def _end_connections(directory: Path) -> None:
     for path in filter(Path.is_socket, directory.glob("*")):
-        subprocess.run(
-            # ssh wants the name of a host, which it does not look at here; since 9.6 not any name.
-            ["ssh", "-O", "exit", f"-oControlPath={path}", "unused"],
-            stdin=subprocess.DEVNULL, capture_output=True, check=False,
-        )  # fmt: skip
+        with contextlib.suppress(subprocess.TimeoutExpired):  # One that is stopped never answers.
+            subprocess.run(
+                # ssh wants a host's name, which it does not look at here; since 9.6 not any name.
+                ["ssh", "-O", "exit", f"-oControlPath={path}", "unused"],
+                stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=5,
+            )  # fmt: skip
     shutil.rmtree(directory, ignore_errors=True)
 
 

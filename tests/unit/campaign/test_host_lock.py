@@ -10,6 +10,8 @@ import re
 import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -385,3 +387,29 @@ def test_a_run_in_another_time_namespace_is_not_dead(tmp_path: Path) -> None:
     assert locks.is_dead(there) is False
     assert locks.is_dead({**there, "pid": 2**22 + 1}) is True
     assert locks.is_dead({**me(tmp_path), "started": 12345}) is True
+
+
+def test_a_keeper_that_many_ask_at_once_is_waited_for(tmp_path: Path) -> None:
+    """Any user could have a held directory look free, and its keeper stay for ever."""
+    address, *_ = hold_on_host.addresses(["tmp_dir", site(tmp_path).tmp_dir])
+    with contextlib.ExitStack() as stack:
+        keeper = stack.enter_context(socket.socket(socket.AF_UNIX))
+        keeper.bind(address)
+        keeper.listen(0)
+        others = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(3)]
+        for other in others:
+            other.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                other.connect(address)
+
+        def answer() -> None:
+            time.sleep(0.5)
+            with contextlib.suppress(OSError):
+                while True:
+                    client = keeper.accept()[0]
+                    client.sendall(b'{"run": "mine"}')
+                    client.close()
+
+        threading.Thread(target=answer, daemon=True).start()
+        assert hold_on_host.ask(address) == {"run": "mine", "keeper": os.getpid()}
+        keeper.shutdown(socket.SHUT_RDWR)

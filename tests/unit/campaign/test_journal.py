@@ -136,6 +136,7 @@ def test_cleanup_of_what_is_no_archive(
     """It said that nothing was left on any host, while a killed run's disks were still ours."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to("/usr")  # It is not to be blamed, nor removed.
     path_of(tmp_path / "archive").parent.mkdir(parents=True)
     path_of(tmp_path / "archive").write_text('{"event": "begin", "run": "1"}\n')
     done = CliRunner().invoke(cbt_crypto, ["cleanup", "--yes", *words])
@@ -342,7 +343,8 @@ def test_an_interrupted_cleanup_frees_the_hosts_and_says_how_to_go_on(
     begun(host.archive, read_campaign(host.write()))
     left_behind(host)
     began = host.directory / "began"
-    host.programs("grep", f'case "$*" in *CBT_CRYPTO_MARK=*) touch {began}; sleep 3;; esac\nexit 1')
+    slow = f'case "$*" in *CBT_CRYPTO_MARK=*) touch {began}; sleep 3; exit 1;; esac'
+    host.programs("grep", f'{slow}\nexec /bin/grep "$@"')
     words = [sys.executable, "-m", "cbt_crypto", "cleanup", "--yes", str(host.archive)]
     with subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True

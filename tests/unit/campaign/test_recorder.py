@@ -126,6 +126,15 @@ def test_it_ends_when_what_is_measured_fails(run_dir: Path, remote: Remote) -> N
     assert not (run_dir / ".recording.pid").exists()
 
 
+def test_many_processes_do_not_keep_it_from_starting(run_dir: Path) -> None:
+    """Where files were limited, there was no recording, and no word of why."""
+    others = "ulimit -n 60\nfor i in $(seq 80); do sleep 30 & done"
+    alone = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    script = f"SUDO=\n{others}\n{_start(run_dir)['localhost']}\nsleep 3"
+    subprocess.run([*alone, "sh", "-c", script], check=True)
+    assert len((run_dir / "recording").read_text().splitlines()) > 2
+
+
 def test_the_cleanup_finds_it_by_our_mark(
     run_dir: Path, remote: Remote, tmp_path: Path, wait_for: Any
 ) -> None:

@@ -67,6 +67,22 @@ def test_a_place_that_is_full_or_that_programs_split_is_not_used(
     assert directories.temporary_place() == str(tmp_path)
 
 
+def test_a_place_where_others_may_rename_ours_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a shared $TMPDIR without the sticky bit anybody put his script in the place of ours."""
+    shared, good = tmp_path / "shared", tmp_path / "good"
+    for place in (shared, good, shared / "own"):
+        place.mkdir()
+    monkeypatch.setattr(directories, "OTHER_PLACES", (str(good),))
+    for place in (shared, shared / "own"):
+        monkeypatch.setattr(tempfile, "tempdir", str(place))
+        shared.chmod(0o777)
+        assert directories.temporary_place() == str(good)
+        shared.chmod(0o1777)
+        assert directories.temporary_place() == str(place)
+
+
 def test_a_disk_that_an_error_made_read_only_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop_devices: None
 ) -> None:

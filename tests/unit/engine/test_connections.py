@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -89,3 +90,14 @@ def test_kernels_that_do_not_tell_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "pidfd_open", raising=False)
     said = common.pdsh("localhost", "sleep 0.1; echo done")
     assert said.communicate(60) == ("localhost: done\n", "")
+
+
+def test_a_connection_that_is_stopped_holds_nothing_up(temporary: Path) -> None:
+    """An ssh that never answers kept each run from starting, and from ending."""
+    with socket.socket(socket.AF_UNIX) as stopped:
+        stopped.bind(f"{common.control_directory()}/x")
+        stopped.listen(1)
+        began = time.monotonic()
+        common.close_connections()
+        assert time.monotonic() - began < 60
+    assert list(temporary.iterdir()) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -171,3 +172,21 @@ def test_what_was_ended_has_let_go_of_its_files(tmp_dir: str, start: Start, tmp_
     end(tmp_dir, signals=("KILL",))
     with open(held) as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@pytest.mark.parametrize("missing", ["xargs", "grep"])
+def test_a_search_that_cannot_be_made_is_no_success(
+    tmp_dir: str, start: Start, tmp_path: Path, missing: str
+) -> None:
+    """What was not found for want of a program was said to have ended."""
+    process = start(f"{tmp_dir}@localhost")
+    (programs := tmp_path / "bin").mkdir()
+    for folder in reversed(os.environ["PATH"].split(":")):
+        for path in Path(folder).glob("*"):
+            (programs / path.name).unlink(missing_ok=True)
+            (programs / path.name).symlink_to(path)
+    (programs / missing).unlink()
+    script = f"PATH={shlex.quote(str(programs))}\n{kill_script()}"
+    with pytest.raises(HostError, match="processes cannot be searched for: xargs, grep"):
+        Remote(common, tmp_dir).run({"localhost": script}, "end the daemons")
+    assert process.poll() is None

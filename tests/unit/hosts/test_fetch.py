@@ -223,3 +223,24 @@ def test_a_host_that_hangs_ends_every_step(
     with pytest.raises(HostError):
         common.make_remote_dir(str(tmp_path / "x"))
     assert time.monotonic() - began < 15
+
+
+def test_a_host_s_tape_is_not_written_to(tmp_path: Path) -> None:
+    """Without -f, tar writes to $TAPE: on a host for backups, over what is on it."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "a").write_text("x")
+    tape = tmp_path / "tape"
+    tape.write_text("a backup")
+    command = ["sh", "-c", fetch.script(str(tmp_path / "run"), "@mark")]
+    printed = subprocess.check_output(command, env={**os.environ, "TAPE": str(tape)})
+    assert tape.read_text() == "a backup"
+    assert b"run/a" in printed
+
+
+def test_a_negative_size_makes_no_room_for_more(tmp_path: Path) -> None:
+    stream = archive(
+        member("run/d", type=tarfile.DIRTYPE, pax_headers={"size": str(-(10**15))}),
+        member("run/a", b"x" * 4096),
+    )
+    with pytest.raises(Unfit, match="more than 0 MiB"):
+        unpack(stream, tmp_path / "run", 1024)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cbt_crypto.hosts.stacks_on_host import bounded, folded, frame_of, stack_of
+from cbt_crypto.hosts.stacks_on_host import bounded, fold, folded, frame_of, stack_of
 
 pytestmark = pytest.mark.unit
 
@@ -76,3 +76,11 @@ def test_a_worker_is_of_what_it_does_and_not_of_its_name() -> None:
 def test_the_rest_of_many_stacks_is_one_of_each_class() -> None:
     stacks = {"o;a;x": {0: 9}, "o;a;y": {0: 1, 1: 1}, "o;a;z": {1: 1}, "o;b;x": {2: 1}}
     assert bounded(stacks, 1) == {"o;a;x": {0: 9}, "o;a;other": {0: 1, 1: 2}, "o;b;other": {2: 1}}
+
+
+def test_a_record_that_cannot_be_read_in_time_is_said(tmp_path: Path) -> None:
+    """A program with endless symbols kept perf busy, and nobody knew why there were no stacks."""
+    (perf := tmp_path / "perf").write_text("#!/bin/sh\nexec sleep 60\n")
+    perf.chmod(0o755)
+    with pytest.raises(OSError, match="took more than 1 s"):
+        fold({"perf_cmd": str(perf)}, str(tmp_path / "perf.data"), {"1": "kernel"}, 0.0, 1)

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cbt_crypto.lab.shape import Kind, Lab, Release, Shape
+from cbt_crypto.lab.shape import Kind, Lab, Release, Shape, locked
 from cbt_crypto.units import size_bytes, size_text
 
 pytestmark = pytest.mark.unit
@@ -55,3 +56,11 @@ def test_nodes_are_numbered_and_addressed_in_order(make_lab: Callable[..., Lab])
 def test_a_lab_survives_its_record(make_lab: Callable[..., Lab]) -> None:
     lab = make_lab()
     assert Lab.model_validate_json(lab.model_dump_json()) == lab
+
+
+def test_nobody_else_can_hold_a_lock_of_ours(tmp_path: Path) -> None:
+    """Who may read a file may lock it, and `lab up` waited without a word."""
+    path = tmp_path / "network.lock"
+    path.touch(0o644)
+    with locked(path, "busy"):
+        assert path.stat().st_mode & 0o777 == 0o600
