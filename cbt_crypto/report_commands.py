@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -177,7 +178,8 @@ def _print(browser: str, built: Report, place: Path, paper: str) -> None:
     from cbt_crypto.report.page import page as page_of  # noqa: PLC0415
 
     target = place / "report.pdf"
-    with tempfile.TemporaryDirectory() as scratch:
+    scratch = tempfile.mkdtemp(prefix=directories.prefix("pdf"))
+    try:
         # Not in its place, where others may have put a link, or a page that shows root's files.
         page, printed = Path(scratch, "report.html"), Path(scratch, "report.pdf")
         text = page_of(without_missing(built))
@@ -188,12 +190,27 @@ def _print(browser: str, built: Report, place: Path, paper: str) -> None:
             *(["--no-sandbox"] if os.geteuid() == 0 else []), f"--user-data-dir={scratch}/profile",
             "--no-pdf-header-footer", f"--print-to-pdf={printed}", page.as_uri(),
         ]  # fmt: skip
-        try:
-            subprocess.run(command, capture_output=True, check=True, timeout=_PRINT_S)
-            write_whole(target, printed.read_bytes())
-        except (OSError, subprocess.SubprocessError) as error:
-            raise RunError(f"--pdf: {browser} wrote no {target}: {error}") from None
+        _run_alone(command)
+        write_whole(target, printed.read_bytes())
+    except (OSError, subprocess.SubprocessError) as error:
+        raise RunError(f"--pdf: {browser} wrote no {target}: {error}") from None
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
     say(f"written: {target}")
+
+
+def _run_alone(command: Sequence[str]) -> None:
+    """Run a browser, of which nothing outlives an end that is not its own."""
+    with subprocess.Popen(
+        command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            if process.wait(_PRINT_S):
+                raise subprocess.CalledProcessError(process.returncode, command)
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
 
 
 def _follow(archive: Path, out_dir: Path, options: ReportOptions) -> Report:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -91,6 +93,8 @@ def seconds_of(timeline: TimelineDocument) -> float:
 
 #: Fewer cells than this are read in this process: starting others would take longer.
 _WORTH_A_POOL = 8
+#: Of prctl(2).
+_PDEATHSIG = 1
 
 
 def build(archive: Path, options: Optional[ReportOptions] = None, *, fresh: bool = False) -> Report:
@@ -126,8 +130,16 @@ def _read(read: Callable[[PlannedCell], ReadCell], cells: Sequence[PlannedCell])
     workers = min(len(os.sched_getaffinity(0)), len(cells))
     if workers < 2 or len(cells) < _WORTH_A_POOL:
         return [read(cell) for cell in cells]
-    with ProcessPoolExecutor(workers) as pool:
+    with ProcessPoolExecutor(workers, initializer=_end_with, initargs=(os.getpid(),)) as pool:
         return list(pool.map(read, cells))
+
+
+def _end_with(parent: int) -> None:
+    """Have the kernel end this worker with its parent, which may be killed, as by `timeout -k`."""
+    ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def assemble(

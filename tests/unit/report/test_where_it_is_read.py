@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import cmarkgfm
+import psutil
 import pytest
 from click.testing import CliRunner
 from lxml import html
@@ -109,3 +113,42 @@ def test_without_a_browser_nothing_is_printed(small: Path, monkeypatch: pytest.M
     monkeypatch.setenv("PATH", str(small))
     done = CliRunner().invoke(report_commands.report, ["--pdf", str(small)])
     assert isinstance(done.exception, UsageError) and "install one" in str(done.exception)
+
+
+_BROWSER = """#!/bin/sh
+sleep 300 &
+echo $! > "$TMPDIR/child"
+sleep 300
+"""
+
+
+def test_a_browser_that_hangs_leaves_nothing(small: Path, tmp_path: Path) -> None:
+    """It stayed with its children and its profile, when the print was ended."""
+    (programs := tmp_path / "bin").mkdir()
+    (programs / "chromium").write_text(_BROWSER)
+    (programs / "chromium").chmod(0o755)
+    (scratch := tmp_path / "tmp").mkdir()
+    environment = {**os.environ, "TMPDIR": str(scratch), "PATH": f"{programs}:{os.environ['PATH']}"}
+    command = [sys.executable, "-m", "cbt_crypto", "report", "--pdf", str(small)]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
+        while not (scratch / "child").is_file() or not (scratch / "child").read_text():
+            assert process.poll() is None
+            time.sleep(0.05)
+        child = psutil.Process(int((scratch / "child").read_text()))
+        process.terminate()
+        assert process.wait(60)
+    assert psutil.wait_procs([child], timeout=10)[1] == []
+    assert [path.name for path in scratch.iterdir()] == ["child"]
+
+
+def test_those_who_read_cells_end_with_who_asked_them(repeated: Path) -> None:
+    """After `timeout -k` they stayed for ever, past a SIGTERM."""
+    command = [sys.executable, "-m", "cbt_crypto", "report", "--fresh", str(repeated)]
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("on one CPU cells are read by one process")
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        while not (workers := psutil.Process(process.pid).children()):
+            assert process.poll() is None
+            time.sleep(0.001)
+        process.kill()
+    assert psutil.wait_procs(workers, timeout=20)[1] == []
