@@ -19,6 +19,7 @@ from cbt_crypto.plan.cells import Cell, definition_of, measured_cluster
 from cbt_crypto.plan.file import Campaign, ClusterSection
 from cbt_crypto.plan.file.checks import origin_of, too_few_deployments
 from cbt_crypto.plan.file.cluster import CONTROL, at, variants
+from cbt_crypto.plan.side_by_side import grouped
 from cbt_crypto.results.repetition import FIRST
 from cbt_crypto.results.until import Block, LoadPace, Measured, asked_of
 
@@ -107,7 +108,7 @@ def _one_by_one(campaign: Campaign, names: Sequence[str]) -> Iterator[tuple[Scen
 
 def _in_rounds(campaign: Campaign, names: Sequence[str]) -> Iterator[tuple[Scenario, int]]:
     iterations = campaign.cluster.iterations
-    together = groups(names, lambda this, other: shares(campaign, this, other))
+    together = grouped(names, lambda this, other: shares(campaign, this, other))
     drawn = round_orders(together, iterations, seed_of(campaign), campaign.first_configuration)
     if asks_the_baseline_first(campaign):
         first = campaign.first_configuration
@@ -290,25 +291,13 @@ def seed_of(campaign: Campaign) -> int:
     return int(digest(campaign.document)[:7], 16)
 
 
-def groups(names: Sequence[str], together: Callable[[str, str], bool]) -> list[list[str]]:
-    """`names` in their order, those that can be on one cluster together; the first name's first."""
-    all_groups: list[list[str]] = []
-    for name in names:
-        own_group = next((group for group in all_groups if together(group[0], name)), None)
-        if own_group is None:
-            all_groups.append([name])
-        else:
-            own_group.append(name)
-    return all_groups
-
-
 def partners(campaign: Campaign, names: Sequence[str]) -> list[list[str]]:
     """The configurations that take turns with one another; each alone in any other order."""
     if campaign.groups:
         return [list(names)]
     if campaign.cluster.order != "interleaved":
         return [[name] for name in names]
-    return groups(names, lambda this, other: _needs_no_rebuild(campaign, this, other))
+    return grouped(names, lambda this, other: _needs_no_rebuild(campaign, this, other))
 
 
 def is_in_rounds(campaign: Campaign) -> bool:
