@@ -111,17 +111,13 @@ def measured_cluster(section: ClusterSection) -> dict[str, Any]:
 
 def definition_of(campaign: Campaign, cluster: dict[str, Any], scenario: Scenario) -> str:
     """A digest of all that a cell measures: options, overlays, and the cluster."""
-    return digest(
-        {
-            "cluster": cluster,
-            "scenario": [scenario.name, scenario.model_dump(mode="json")],
-            "overlays": [
-                [overlay.name, overlay.model_dump(mode="json")]
-                for overlay in campaign.configurations[scenario.configuration]
-                if overlay.is_present
-            ],
-        }
-    )
+    overlays = [each for each in campaign.configurations[scenario.configuration] if each.is_present]
+    said = {
+        "cluster": cluster,
+        "scenario": [scenario.name, scenario.model_dump(mode="json")],
+        "overlays": [[overlay.name, overlay.model_dump(mode="json")] for overlay in overlays],
+    }
+    return digest(said)
 
 
 def share(cell: Cell) -> Optional[float]:

@@ -179,13 +179,8 @@ def _keys(cluster: ClusterSection) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _overlays(configurations: Configurations) -> Iterator[tuple[KeyPath, str]]:
-    shared = {
-        overlay.name
-        for overlays in configurations.values()
-        for overlay in Stack(overlays).overlays
-        if not overlay.is_divisible
-    }
-    for name in sorted(shared):
+    overlays = (overlay for own in configurations.values() for overlay in Stack(own).overlays)
+    for name in sorted({overlay.name for overlay in overlays if not overlay.is_divisible}):
         sentence = f"is side_by_side, and {name} shares devices among the OSDs of a host, which "
         yield ("cluster", "layout"), f"{sentence}groups cannot; leave layout out"
     apart: dict[str, dict[str, None]] = {}
