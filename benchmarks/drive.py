@@ -184,16 +184,12 @@ else echo ok; fi"""
     ) -> HostScripts:
         """One large sequential write, as unwritten blocks read too fast; then preconditioning."""
         fill = [{"rw": "write", "bs": 1 << 20}] if self.prefill else []
-        return {
-            volume.client: "\n".join(
-                (
-                    f"cd {shlex.quote(run_dir)}",
-                    destroy.overwrite(volume.tmp_dir, volume.device),
-                    *(self._one_pass(job, volume) for job in (*fill, *self.overwrites)),
-                )
-            )
-            for volume in volumes
-        }
+        texts = {}
+        for volume in volumes:
+            passes = (self._one_pass(job, volume) for job in (*fill, *self.overwrites))
+            guard = destroy.overwrite(volume.tmp_dir, volume.device)
+            texts[volume.client] = "\n".join((f"cd {shlex.quote(run_dir)}", guard, *passes))
+        return texts
 
     def _one_pass(self, what: base.Job, volume: Volume) -> str:
         job = {**self._base(volume.device, "prefill"), **what, "iodepth": 16}

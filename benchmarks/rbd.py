@@ -149,36 +149,20 @@ class RbdFio(Aged):
 
     def create(self, volumes: Sequence[Volume], commands: ClusterCommands) -> str:
         """`rbd create` for each volume, a few at a time."""
-        data_pools = dict.fromkeys(volume.data_pool for volume in volumes)
+        by_options: dict[str, list[str]] = defaultdict(list)
+        for volume in volumes:
+            options = f"--size {self.created_mb(volume)} --object-size {1 << self.order}B"
+            if volume.data_pool:
+                options += f" --data-pool {shlex.quote(volume.data_pool)}"
+            by_options[options].append(volume.image)
         return "\n".join(
-            self._create([volume for volume in volumes if volume.data_pool == pool], pool, commands)
-            for pool in data_pools
+            rbd_images.create(images, options, commands.rbd, commands.run)
+            for options, images in by_options.items()
         )
 
     def created_mb(self, volume: Volume) -> int:
         """MiB of the image that has `volume.size_mb` for the client."""
         return volume.size_mb
-
-    def _create(self, volumes: Sequence[Volume], data_pool: str, commands: ClusterCommands) -> str:
-        sizes = dict.fromkeys(self.created_mb(volume) for volume in volumes)
-        return "\n".join(
-            self._create_alike(
-                [volume for volume in volumes if self.created_mb(volume) == size],
-                size,
-                data_pool,
-                commands,
-            )
-            for size in sizes
-        )
-
-    def _create_alike(
-        self, volumes: Sequence[Volume], size_mb: int, data_pool: str, commands: ClusterCommands
-    ) -> str:
-        options = f"--size {size_mb} --object-size {1 << self.order}B"
-        if data_pool:
-            options += f" --data-pool {shlex.quote(data_pool)}"
-        names = [volume.image for volume in volumes]
-        return rbd_images.create(names, options, commands.rbd, commands.run)
 
     def prefill_scripts(
         self, volumes: Sequence[Volume], run_dir: str, commands: ClusterCommands
@@ -208,29 +192,14 @@ class RbdFio(Aged):
         """Each job on all volumes at once, one job after another; nothing without jobs."""
         if not jobs:
             return {}
-        by_client: dict[str, list[Volume]] = defaultdict(list)
-        for volume in volumes:
-            by_client[volume.client].append(volume)
-        return {
-            host: "\n".join(
-                (
-                    f"cd {shlex.quote(run_dir)}",
-                    *(self._on_all(job, of_client, commands) for job in jobs),
-                )
-            )
-            for host, of_client in by_client.items()
-        }
-
-    def _on_all(self, job: base.Job, volumes: Sequence[Volume], commands: ClusterCommands) -> str:
-        return "\n".join(
-            (
-                "pids=",
-                *(self._one_pass(job, volume, commands) for volume in volumes),
-                "for pid in $pids; do",
-                '    wait "$pid" || { tail -n 5 prefill.* >&2; exit 1; }',
-                "done",
-            )
-        )
+        texts = {}
+        for host, of_client in _by_client(volumes).items():
+            lines = [f"cd {shlex.quote(run_dir)}"]
+            for job in jobs:
+                passes = (self._one_pass(job, volume, commands) for volume in of_client)
+                lines += ["pids=", *passes, _WAIT_FOR_ALL]
+            texts[host] = "\n".join(lines)
+        return texts
 
     def processes(self, site: Site) -> tuple[ClientProcess, ...]:
         """One for each volume."""
@@ -255,29 +224,15 @@ class RbdFio(Aged):
         self, site: Site, run_dir: str, commands: ClusterCommands, wrap: WrapClient
     ) -> HostScripts:
         """All processes of a host at once; each leaves its exit status beside its results."""
-        by_client: dict[str, list[Volume]] = defaultdict(list)
-        for volume in self.volumes(site):
-            by_client[volume.client].append(volume)
-        return {
-            host: "\n".join(
-                (
-                    f"cd {shlex.quote(run_dir)}",
-                    *(
-                        self._measure_one(host, n, volume, commands, wrap, len(by_client))
-                        for n, volume in enumerate(of_client[: len(self.depths)])
-                    ),
-                    "wait",
-                )
-            )
-            for host, of_client in by_client.items()
-        }
-
-    def _measure_one(
-        self, host: str, n: int, volume: Volume, commands: ClusterCommands, wrap: WrapClient,
-        clients: int,
-    ) -> str:  # fmt: skip
-        fio = wrap(host, self.fio_command(n, volume, clients, commands))
-        return f"({base.run(n, fio)}) &"
+        by_client = _by_client(self.volumes(site))
+        texts = {}
+        for host, of_client in by_client.items():
+            lines = [f"cd {shlex.quote(run_dir)}"]
+            for n, volume in enumerate(of_client[: len(self.depths)]):
+                fio = wrap(host, self.fio_command(n, volume, len(by_client), commands))
+                lines.append(f"({base.run(n, fio)}) &")
+            texts[host] = "\n".join((*lines, "wait"))
+        return texts
 
     def fio_command(
         self, n: int, volume: Volume, clients: int = 1,
@@ -339,6 +294,20 @@ class RbdFio(Aged):
         if self.compressible is None:
             return {}
         return {"buffer_compress_percentage": self.compressible, "refill_buffers": None}
+
+
+#: Behind commands whose ids are in `pids`.
+_WAIT_FOR_ALL = """\
+for pid in $pids; do
+    wait "$pid" || { tail -n 5 prefill.* >&2; exit 1; }
+done"""
+
+
+def _by_client(volumes: Sequence[Volume]) -> Mapping[str, Sequence[Volume]]:
+    by_client: dict[str, list[Volume]] = defaultdict(list)
+    for volume in volumes:
+        by_client[volume.client].append(volume)
+    return by_client
 
 
 def _client(commands: Optional[ClusterCommands]) -> base.Job:
@@ -517,9 +486,10 @@ class OfKernel(RbdSingleClient):
         if formats:
             # A volume that nobody fills gets its header all the same.
             hosts = {**{volume.client: ":" for volume in volumes}, **hosts}
+        by_client = _by_client(volumes)
         texts = {}
         for host, text in hosts.items():
-            of_host = [volume for volume in volumes if volume.client == host]
+            of_host = by_client[host]
             before = "\n".join(self._attached(of_host, commands, formats))
             after = rbd_images.detach([volume.name for volume in of_host], of_host[0].tmp_dir)
             texts[host] = _ENCLOSED.format(before=before, text=text, after=after)

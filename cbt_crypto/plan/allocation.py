@@ -6,7 +6,7 @@ import itertools
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -25,7 +25,7 @@ _TURNS, _SECONDS = range(2, 31), (5, 7, 10, 15, 20, 30, 45, 60, 90, 120, 180, 30
 #: More deployments than anybody waits for.
 MOST = 1000
 #: The normal distribution's quantile for a tenth at each end.
-_TENTH = 1.2816
+TENTH = 1.2816
 
 
 @dataclass(frozen=True)
@@ -107,17 +107,11 @@ def optimum(spreads: Sequence[Spread], costs: Costs, half: float, count: Count) 
 
 def likely(spread: Spread) -> tuple[Spread, Spread]:
     """The spread with the least and the most variance that it has with a chance of 80 %."""
-    least, most = (spread.degrees / _chi2(spread.degrees, z) for z in (_TENTH, -_TENTH))
-    return _scaled(spread, least), _scaled(spread, most)
-
-
-def _scaled(spread: Spread, factor: float) -> Spread:
-    return replace(
-        spread,
-        second=spread.second * factor,
-        turn=spread.turn * factor,
-        deployment=spread.deployment * factor,
+    least, most = (
+        Spread(f * spread.second, f * spread.turn, f * spread.deployment, spread.degrees)
+        for f in (spread.degrees / _chi2(spread.degrees, z) for z in (TENTH, -TENTH))
     )
+    return least, most
 
 
 def _chi2(degrees: int, z: float) -> float:

@@ -80,15 +80,11 @@ def select(cells: Sequence[Cell], only: Sequence[str], option: str = "--only") -
     if not only:
         return tuple(cells)
     for pattern in only:
-        if not pattern.strip() or not any(_matches(cell, pattern) for cell in cells):
+        if not pattern.strip() or not any(folder.matches(cell.label, pattern) for cell in cells):
             raise UsageError(
                 f'{option} "{pattern}" matches no cell; --plan lists them, e.g. "{cells[0].label}"'
             )
-    return tuple(cell for cell in cells if any(_matches(cell, pattern) for pattern in only))
-
-
-def _matches(cell: Cell, pattern: str) -> bool:
-    return folder.matches(cell.label, pattern)
+    return tuple(cell for cell in cells if any(folder.matches(cell.label, each) for each in only))
 
 
 def measured_cluster(section: ClusterSection) -> dict[str, Any]:
@@ -115,17 +111,13 @@ def measured_cluster(section: ClusterSection) -> dict[str, Any]:
 
 def definition_of(campaign: Campaign, cluster: dict[str, Any], scenario: Scenario) -> str:
     """A digest of all that a cell measures: options, overlays, and the cluster."""
-    return digest(
-        {
-            "cluster": cluster,
-            "scenario": [scenario.name, scenario.model_dump(mode="json")],
-            "overlays": [
-                [overlay.name, overlay.model_dump(mode="json")]
-                for overlay in campaign.configurations[scenario.configuration]
-                if overlay.is_present
-            ],
-        }
-    )
+    overlays = [each for each in campaign.configurations[scenario.configuration] if each.is_present]
+    said = {
+        "cluster": cluster,
+        "scenario": [scenario.name, scenario.model_dump(mode="json")],
+        "overlays": [[overlay.name, overlay.model_dump(mode="json")] for overlay in overlays],
+    }
+    return digest(said)
 
 
 def share(cell: Cell) -> Optional[float]:
@@ -142,20 +134,15 @@ def reference_of(cell: Cell, cells: Iterable[Cell], baseline: str) -> Optional[C
 
 def rate_problems(campaign: Campaign, cells: Sequence[Cell]) -> Iterable[str]:
     """A sentence for each cell whose load cannot be known when it is its turn."""
-    positions = {cell.path: number for number, cell in enumerate(cells)}
+    baseline = campaign.first_configuration
     for number, cell in enumerate(cells):
         if share(cell) is None:
             continue
-        baseline = campaign.first_configuration
-        reference = reference_of(cell, cells, baseline)
         rate = cell.scenario.target_rate
+        part = f"{cell.scenario.name}: rate: {rate} is a part of what {baseline} does at max, which"
+        reference = reference_of(cell, cells, baseline)
         if reference is None:
-            yield (
-                f"{cell.scenario.name}: rate: {rate} is a part of what {baseline} does at max, "
-                f"which is not measured; say rate: [max, {rate}], and run {baseline} with both"
-            )
-        elif positions[reference.path] > number:
-            yield (
-                f"{cell.scenario.name}: rate: {rate} is a part of what {baseline} does at max, "
-                "which is measured later; put max first, and leave out order: interleaved"
-            )
+            said = f"is not measured; say rate: [max, {rate}], and run {baseline} with both"
+            yield f"{part} {said}"
+        elif reference not in cells[:number]:
+            yield f"{part} is measured later; put max first, and leave out order: interleaved"

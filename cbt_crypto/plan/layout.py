@@ -166,22 +166,15 @@ def copies(cluster: ClusterSection, pool: Optional[PoolProfile]) -> float:
 
 def memory_warnings(campaign: Campaign, cells: Iterable[Cell]) -> Iterator[str]:
     """A sentence for each scenario whose reads the memory of OSDs we deploy can serve."""
-    warned: dict[str, None] = {}
-    asked: set[tuple[str, int, Variant]] = set()
+    asked: dict[tuple[str, int, Variant], Cell] = {}
     for cell in cells:
-        # The cells of all rounds, and of all configurations, have this in common.
-        key = cell.scenario.name, int(cell.parameters.get("vol_size", 0)), cell.variant
-        if key in asked or not _reads(cell):
-            continue
-        asked.add(key)
-        if sentence := _warning(campaign, cell):
-            warned[sentence] = None
-    yield from warned
-
-
-def _reads(cell: Cell) -> bool:
-    mode = str(cell.parameters.get("mode", ""))
-    return cell.scenario.needs_cluster and ("read" in mode or mode in ("rw", "randrw"))
+        mode = str(cell.parameters.get("mode", ""))
+        if cell.scenario.needs_cluster and ("read" in mode or mode in ("rw", "randrw")):
+            # The cells of all rounds, and of all configurations, have this in common.
+            key = cell.scenario.name, int(cell.parameters.get("vol_size", 0)), cell.variant
+            asked.setdefault(key, cell)
+    warnings = (_warning(campaign, cell) for cell in asked.values())
+    yield from dict.fromkeys(filter(None, warnings))
 
 
 def _warning(campaign: Campaign, cell: Cell) -> Optional[str]:

@@ -17,8 +17,9 @@ from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.errors import UsageError
 from cbt_crypto.plan.cells import Cell, definition_of, measured_cluster
 from cbt_crypto.plan.file import Campaign, ClusterSection
-from cbt_crypto.plan.file.checks import origin_of, too_few_deployments
+from cbt_crypto.plan.file.checks import TOO_FEW_DEPLOYMENTS, origin_of
 from cbt_crypto.plan.file.cluster import CONTROL, at, variants
+from cbt_crypto.plan.side_by_side import grouped
 from cbt_crypto.results.repetition import FIRST
 from cbt_crypto.results.until import Block, LoadPace, Measured, asked_of
 
@@ -107,7 +108,7 @@ def _one_by_one(campaign: Campaign, names: Sequence[str]) -> Iterator[tuple[Scen
 
 def _in_rounds(campaign: Campaign, names: Sequence[str]) -> Iterator[tuple[Scenario, int]]:
     iterations = campaign.cluster.iterations
-    together = groups(names, lambda this, other: shares(campaign, this, other))
+    together = grouped(names, lambda this, other: shares(campaign, this, other))
     drawn = round_orders(together, iterations, seed_of(campaign), campaign.first_configuration)
     if asks_the_baseline_first(campaign):
         first = campaign.first_configuration
@@ -290,25 +291,13 @@ def seed_of(campaign: Campaign) -> int:
     return int(digest(campaign.document)[:7], 16)
 
 
-def groups(names: Sequence[str], together: Callable[[str, str], bool]) -> list[list[str]]:
-    """`names` in their order, those that can be on one cluster together; the first name's first."""
-    all_groups: list[list[str]] = []
-    for name in names:
-        own_group = next((group for group in all_groups if together(group[0], name)), None)
-        if own_group is None:
-            all_groups.append([name])
-        else:
-            own_group.append(name)
-    return all_groups
-
-
 def partners(campaign: Campaign, names: Sequence[str]) -> list[list[str]]:
     """The configurations that take turns with one another; each alone in any other order."""
     if campaign.groups:
         return [list(names)]
     if campaign.cluster.order != "interleaved":
         return [[name] for name in names]
-    return groups(names, lambda this, other: _needs_no_rebuild(campaign, this, other))
+    return grouped(names, lambda this, other: _needs_no_rebuild(campaign, this, other))
 
 
 def is_in_rounds(campaign: Campaign) -> bool:
@@ -400,25 +389,22 @@ class Pacing:
         together = partners(campaign, deployed_first(campaign))
         self._loads: dict[str, LoadPace] = {}
         for cell in self._cells:
-            if cell.scenario.until is not None and load_key(cell) not in self._loads:
+            until, beside = cell.scenario.until, bool(campaign.groups)
+            if until is not None and load_key(cell) not in self._loads:
                 turns = turns_on_each(campaign, cell.scenario)
-                until, beside = cell.scenario.until, bool(campaign.groups)
                 pace = LoadPace(until, baseline, together, turns=turns, beside=beside)
                 self._loads[load_key(cell)] = pace
-        for cell in self._cells:
-            if cell.scenario.until is not None and cell.path in done:
+            if until is not None and cell.path in done:
                 self.note(cell, read_json(archive / cell.path / "cell.json") or {})
 
     def note(self, cell: Cell, state: Mapping[str, Any]) -> None:
         """A cell is finished; `state` is its cell.json."""
         load = self._loads.get(load_key(cell))
         block = state.get("block") or {}
-        asked = asked_of(cell.parameters)
-        figures = {}
-        for name in asked:
-            figures.update({f"{name} {way}": v for way, v in (block.get(name) or {}).items()})
+        told: dict[str, Any] = {name: block.get(name) for name in asked_of(cell.parameters)}
         # A block without one of the figures tells nothing: never that the others are enough.
-        if load is not None and all(block.get(name) for name in asked):
+        if load is not None and all(told.values()):
+            figures = {f"{name} {way}": v for name, of in told.items() for way, v in of.items()}
             measured = Measured(state.get("deployment"), figures, state.get("slices"))
             load.note(cell.configuration, cell.iteration, measured)
 
@@ -485,14 +471,13 @@ def deployment_problems(campaign: Campaign, cells: Sequence[Cell]) -> Iterator[s
     elif alone := _without_percents(campaign, cells):
         yield from alone
     elif is_in_rounds(campaign):
-        least = FIRST
-        if campaign.cluster.iterations < least:
-            yield f"cluster.iterations: {too_few_deployments(least)}"
+        if campaign.cluster.iterations < FIRST:
+            yield f"cluster.iterations: {TOO_FEW_DEPLOYMENTS}"
         for scenario in asked:
-            if scenario.until is not None and scenario.until.most < least:
+            if scenario.until is not None and scenario.until.most < FIRST:
                 yield (
                     f"{scenario.name}: time: max has room for {scenario.until.most} blocks, one "
-                    f"for each deployment, but {least} deployments are needed to know how much "
+                    f"for each deployment, but {FIRST} deployments are needed to know how much "
                     "they differ; raise max, or lower block"
                 )
 

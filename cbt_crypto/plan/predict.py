@@ -19,7 +19,7 @@ from cbt_crypto.archive.files import Malformed
 from cbt_crypto.archive.folder import Folder, beyond_the_file, steps_of
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.errors import UsageError
-from cbt_crypto.plan.allocation import Needed, Seen, needed, spreads_of
+from cbt_crypto.plan.allocation import TENTH, Needed, Seen, needed, spreads_of
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.order import load_key, partners, turns_on_each, wheres
 from cbt_crypto.plan.steps import Deploy, Measure, Pending, Plan, Prefill, Step
@@ -35,8 +35,7 @@ _CHANGE_S = {
     Transition.REBUILD: 30.0,
 }
 _AROUND_A_CELL_S = 4.0
-#: The normal distribution's quantile for a tenth at each end.
-_TENTH = 1.2816
+
 _PREFILL_MIB_PER_S = 100.0
 #: The longest time that a line of a log stands for.
 _HOUR_MS = 3_600_000
@@ -204,8 +203,8 @@ def predict(plan: Plan, earlier: Earlier) -> Prediction:
     deviations = [earlier.durations.uncertainty(taken[end]) for end in (0, 2)]
     return Prediction(
         usual,
-        max(low - _TENTH * deviations[0], 0.0),
-        high + _TENTH * deviations[1],
+        max(low - TENTH * deviations[0], 0.0),
+        high + TENTH * deviations[1],
         shown,
         deploying=sum(of(step) for step in taken[1] if isinstance(step, Deploy)),
         filling=sum(of(step) for step in taken[1] if isinstance(step, Prefill)),

@@ -15,7 +15,6 @@ from rich.text import Text
 from cbt_crypto.cluster_overlays.base import Overlay, Transition
 from cbt_crypto.plan import order
 from cbt_crypto.plan.allocation import Allocation, Planned, advice
-from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file.checks import origin_of
 from cbt_crypto.plan.layout import memory_warnings
 from cbt_crypto.plan.predict import Durations, Earlier, Forecast, in_words, load_words, predict
@@ -44,18 +43,23 @@ def show_plan(plan: Plan, console: Console, like: Optional[Path] = None) -> None
         table.add_row(str(number), *map(Text, row))
     console.print(table)
     console.print()
-    for sentence in memory_warnings(plan.campaign, plan.to_measure):
-        console.print(f"warning: {sentence}", highlight=False, markup=False, soft_wrap=True)
-    in_all = [_in_all(plan)] if earlier is None else []
-    for line in (_summary(plan), *in_all, *_buys(plan, earlier)):
+    for line in _sentences(plan, earlier):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
-    if earlier is not None and like is not None:
-        words = in_words(predict(plan, earlier), like)
+
+
+def _sentences(plan: Plan, earlier: Optional[Earlier]) -> Iterator[str]:
+    for sentence in memory_warnings(plan.campaign, plan.to_measure):
+        yield f"warning: {sentence}"
+    yield _summary(plan)
+    if earlier is None:
+        yield _in_all(plan)
+    yield from _buys(plan, earlier)
+    if earlier is not None:
+        like = earlier.archive
+        yield in_words(predict(plan, earlier), like)
         if earlier.is_emulated:
-            words += f"\nwarning: {like} has emulated processors; its times are of such a lab alone"
-        console.print(words, highlight=False, markup=False, soft_wrap=True)
-        for sentence in _allocation(plan, earlier):
-            console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+            yield f"warning: {like} has emulated processors; its times are of such a lab alone"
+        yield from _allocation(plan, earlier)
 
 
 def plan_document(plan: Plan, archive: Optional[Path]) -> dict[str, Any]:
@@ -167,7 +171,7 @@ def _row(step: Step, durations: Durations) -> tuple[str, str, str]:
 
 def _summary(plan: Plan) -> str:
     measured = datetime.timedelta(seconds=plan.seconds)
-    cells = sum(isinstance(step, Measure) for step in plan.steps)
+    cells = len(plan.to_measure)
     already = len(plan.cells) - cells
     kinds = [
         counted(count, name)
@@ -295,18 +299,15 @@ def _seen_by_load(plan: Plan, rounds: int, earlier: Optional[Earlier]) -> Iterat
         seen, is_alike = earlier.seen_of(cell, "iops") if earlier is not None else ([], False)
         if order.load_key(cell) in shown or not seen:
             continue
-        worst = max(seen, key=lambda one: Allocation(turns, _seconds(cell)).variance(one.spread))
-        spread = math.sqrt(Allocation(turns, _seconds(cell)).variance(worst.spread))
+        allocation = Allocation(turns, max(1, round(cell.scenario.measured_s)))
+        worst = max(seen, key=lambda one: allocation.variance(one.spread))
+        spread = math.sqrt(allocation.variance(worst.spread))
         now, then = _losses(plan, rounds, spread, worst.where == "shared")
         by = "" if is_alike else ", judging by the noisiest there"
         shown[order.load_key(cell)] = (
             f"  {load_words(cell)}: finds a loss of {now}{by}; with one more round {then}"
         )
     yield from shown.values()
-
-
-def _seconds(cell: Cell) -> int:
-    return max(1, round(cell.scenario.measured_s))
 
 
 def _until_known(plan: Plan) -> str:

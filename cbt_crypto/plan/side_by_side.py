@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -97,19 +98,25 @@ class Group:
         return name_of(self.number)
 
 
+def grouped(names: Iterable[str], together: Callable[[str, str], bool]) -> list[list[str]]:
+    """`names` in their order, each with the first name that it can be `together` with."""
+    all_groups: list[list[str]] = []
+    for name in names:
+        own_group = next((group for group in all_groups if together(group[0], name)), None)
+        if own_group is None:
+            all_groups.append([name])
+        else:
+            own_group.append(name)
+    return all_groups
+
+
 def groups_of(configurations: Configurations) -> tuple[Group, ...]:
     """The groups, in the order of their first members.
 
     The control has its own OSDs where any has: else it would be nearer to the baseline than others.
     """
     stacks = {name: Stack(overlays) for name, overlays in configurations.items()}
-    together: list[list[str]] = []
-    for name in stacks:
-        members = next((names for names in together if _changes_live(stacks, names[0], name)), None)
-        if members is None or name == CONTROL:
-            together.append([name])
-        else:
-            members.append(name)
+    together = grouped(stacks, partial(_changes_live, stacks))
     if len(together) == 2 and [CONTROL] in together:
         # Nothing but the control would stand beside: then it is no further from the baseline
         # than the others are.
@@ -172,13 +179,8 @@ def _keys(cluster: ClusterSection) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _overlays(configurations: Configurations) -> Iterator[tuple[KeyPath, str]]:
-    shared = {
-        overlay.name
-        for overlays in configurations.values()
-        for overlay in Stack(overlays).overlays
-        if not overlay.is_divisible
-    }
-    for name in sorted(shared):
+    overlays = (overlay for own in configurations.values() for overlay in Stack(own).overlays)
+    for name in sorted({overlay.name for overlay in overlays if not overlay.is_divisible}):
         sentence = f"is side_by_side, and {name} shares devices among the OSDs of a host, which "
         yield ("cluster", "layout"), f"{sentence}groups cannot; leave layout out"
     apart: dict[str, dict[str, None]] = {}

@@ -176,6 +176,7 @@ def _steps(campaign: Campaign, cells: Sequence[Cell]) -> Iterable[Step]:
     there: set[str] = set()
     of_cell = _Volumes(campaign)
     changes = _changes(campaign, cells)
+    rebuilds = [n for n, each in enumerate(changes) if each and each.how is Transition.REBUILD]
     pauses = _pauses(campaign, cells)
     for number, (cell, change) in enumerate(zip(cells, changes)):
         if change is not None:
@@ -184,8 +185,8 @@ def _steps(campaign: Campaign, cells: Sequence[Cell]) -> Iterable[Step]:
                 there.clear()
         needed = of_cell(cell)
         if any(volume.name not in there for volume in needed):
-            on_this_cluster = _until_rebuild(cells[number:], changes[number:])
-            prefill = _missing(of_cell, on_this_cluster, there)
+            rebuilt = next((n for n in rebuilds if n > number), len(cells))
+            prefill = _missing(of_cell, cells[number:rebuilt], there)
             yield prefill
             there.update(volume.name for volume in prefill.volumes)
         yield Measure(cell, pauses[number])
@@ -248,12 +249,6 @@ class _Volumes:
         return site
 
 
-def _until_rebuild(cells: Sequence[Cell], changes: Sequence[Optional[Deploy]]) -> list[Cell]:
-    later = enumerate(changes[1:], 1)
-    ends = (n for n, change in later if change and change.how is Transition.REBUILD)
-    return list(cells[: next(ends, len(cells))])
-
-
 def _missing(volumes_of: _Volumes, cells: Sequence[Cell], there: Container[str]) -> Prefill:
     """Volumes that are filled as the first cell's are: all that any cell needs, so all at once."""
     first = cells[0].scenario
@@ -304,7 +299,7 @@ def _compared(
     if last.variant != cell.variant:
         return Transition.REBUILD, variant_words(cell.variant)
     if _needs_own(campaign, last, cell):
-        return Transition.REBUILD, _round_words(cell)
+        return Transition.REBUILD, f"round {cell.iteration + 1}"
     return _change_of_configuration(campaign, stacks, last, cell)
 
 
@@ -318,10 +313,6 @@ def _needs_own(campaign: Campaign, last: Cell, cell: Cell) -> bool:
         last.configuration == cell.configuration
         or order.shares(campaign, last.configuration, cell.configuration)
     )
-
-
-def _round_words(cell: Cell) -> str:
-    return f"round {cell.iteration + 1}"
 
 
 def _change_of_configuration(
@@ -355,7 +346,8 @@ def _drive_change(
     if last is None or last.scenario.drive_name != drive:
         return Deploy(name, Transition.REBUILD, f"drive {drive}", drive=drive)
     if _needs_own(campaign, last, cell):
-        return Deploy(name, Transition.REBUILD, f"drive {drive}, {_round_words(cell)}", drive=drive)
+        reason = f"drive {drive}, round {cell.iteration + 1}"
+        return Deploy(name, Transition.REBUILD, reason, drive=drive)
     if last.configuration == name:
         return None
     how = stacks[last.configuration].transition_to(stacks[name])

@@ -14,7 +14,7 @@ from cbt_crypto.report.figures.group import varied
 from cbt_crypto.report.figures.repeats import StandardError, differing
 from cbt_crypto.report.headline import caveats, load_of, versions
 from cbt_crypto.report.model import Comparison, Report, ReportCell
-from cbt_crypto.report.wording import Grid
+from cbt_crypto.report.wording import Grid, mapping
 from cbt_crypto.units import counted
 
 #: The dimension that tells the archives of a comparison apart.
@@ -161,8 +161,7 @@ def _between(
 
 def _hardware(report: Report, places: Sequence[str]) -> Iterator[Grid]:
     """What the hosts of the archives differ in; values that differ within an archive are listed."""
-    hosts = report.environment.get("hosts")
-    named = hosts.items() if isinstance(hosts, Mapping) else ()
+    named = mapping(report.environment.get("hosts")).items()
     found: dict[str, dict[str, list[str]]] = {}
     for place in places:
         own = {str(host): about for host, about in named if str(host).startswith(f"{place}: ")}
@@ -183,8 +182,7 @@ def _hardware(report: Report, places: Sequence[str]) -> Iterator[Grid]:
 
 def _versions(hosts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for about in hosts.values():
-        known = about.get("versions") if isinstance(about, Mapping) else None
-        for program, version in known.items() if isinstance(known, Mapping) else ():
+        for program, version in mapping(mapping(about).get("versions")).items():
             if version:
                 yield f"version of {program}", str(version)
 

@@ -84,8 +84,7 @@ def hosts_of(report: Report) -> list[str]:
             hosts += run.hosts
     # A host that no cell worked on, such as a monitor's; what cells worked on has one word.
     known = {host.lower() for host in hosts}
-    texts = report.environment.get("ceph_conf")
-    for text in texts.values() if isinstance(texts, Mapping) else ():
+    for text in mapping(report.environment.get("ceph_conf")).values():
         words = re.split(r"[\s,[\]]+", " ".join(_CONF_HOSTS.findall(str(text)[:_LONGEST_TEXT])))
         names = [match[1] for match in map(_CONF_WORD.fullmatch, words) if match]
         hosts += [name for name in names if name.partition(".")[0].lower() not in known]
@@ -152,9 +151,8 @@ class Hider:
         return name if name.lower() in _EVERYBODY else self._numbered("user", name)
 
     def _address(self, match: re.Match[str]) -> str:
-        if not _is_address(match.group()):
-            return match.group()
-        return self._numbered("address", match.group())
+        text = match.group()
+        return self._numbered("address", text) if _is_address(text) else text
 
     def _numbered(self, kind: str, name: str) -> str:
         count = sum(known_kind == kind for known_kind, _ in self._numbers)

@@ -198,7 +198,7 @@ def assemble(
     )
     if control is not None or tested is not None:
         report = _with_control(report, all_tables, control, tested)
-    report = replace(report, headline=headline(report), limits=limits(report))
+    report = replace(report, headline=headline(report), limits=tuple(limits(report)))
     report = safe(report)
     return anonymized(report) if options.anonymize else report
 
@@ -209,7 +209,7 @@ def _with_control(
     if control is None:
         parts = ("control", "distrusted", "controls", "lacks_control")
         return replace(report, **{part: getattr(tested, part) for part in parts})
-    rows = [row for table in tables for section in table.sections for row in section.cells]
+    rows = [row for table in tables for row in table.cells]
     controls = [row.comparisons["iops"] for row in rows if row.name == control and row.comparisons]
     return replace(
         report,

@@ -170,10 +170,9 @@ def _rows(report: Report, metric: Metric) -> Iterator[tuple[str, ReportCell]]:
     for table in report.tables:
         if table.dimensions.get("rate", "max") != "max" and metric.key == "iops":
             continue
-        for section in table.sections:
-            for cell in section.cells:
-                if not cell.is_baseline and not is_control(report, cell):
-                    yield f"{table.title}, {section.label}", cell
+        for section, cell in table.rows:
+            if not cell.is_baseline and not is_control(report, cell):
+                yield f"{table.title}, {section.label}", cell
 
 
 def _beyond(comparisons: Mapping[int, tuple[Comparison, Question]], family: int) -> dict[int, bool]:

@@ -116,20 +116,14 @@ def caveats(report: Report) -> tuple[str, ...]:
     return (*_control(report), *_proved(report), *report.limits)
 
 
-def limits(report: Report) -> tuple[str, ...]:
-    """What limits the answer's validity; nothing where nothing is known to."""
-    return tuple(_limits(report))
-
-
 def _rows(report: Report) -> Iterator[_Row]:
     for table in report.tables:
         if table.dimensions.get("rate", "max") == "max":
-            for section in table.sections:
-                for cell in section.cells:
-                    iops = cell.comparisons.get("iops")
-                    if iops is not None and not cell.is_baseline and not is_control(report, cell):
-                        load = load_of(table, section, report.by_scenario)
-                        yield _Row(cell.in_legend, load, iops)
+            for section, cell in table.rows:
+                iops = cell.comparisons.get("iops")
+                if iops is not None and not cell.is_baseline and not is_control(report, cell):
+                    load = load_of(table, section, report.by_scenario)
+                    yield _Row(cell.in_legend, load, iops)
 
 
 def load_of(table: Table, section: Section, scenarios: Collection[object]) -> str:
@@ -353,7 +347,8 @@ def _upgraded(hosts: Sequence[Any]) -> Iterator[str]:
         yield f"{were_changed} before the campaign went on; {_COMPARED}"
 
 
-def _limits(report: Report) -> Iterator[str]:
+def limits(report: Report) -> Iterator[str]:
+    """What limits the answer's validity; nothing where nothing is known to."""
     if note := report.emulated_note():
         yield f"{note[:1].upper()}{note[1:]}."
     hosts = mapping(report.environment.get("hosts"))

@@ -104,8 +104,7 @@ def _percents(report: Report, tables: Sequence[Table]) -> list[str]:
     ]
     for table in tables:
         sections = {section.label: section for section in table.sections}
-        names = dict.fromkeys(cell.name for section in table.sections for cell in section.cells)
-        for name in names:
+        for name in dict.fromkeys(cell.name for cell in table.cells):
             cells = (sections[mode].row(name) if mode in sections else None for mode in modes)
             percents = (_percent(cell, report.options.loss) for cell in cells)
             lines.append(_row([_apart(table), escape(name), *percents]))
@@ -159,12 +158,11 @@ def _figures(report: Report, table: Table) -> list[str]:
         _row(["Mode", escape(report.compared), *headings]),
         _row(["---", "---", *("---:" for _ in headings)]),
     ]
-    for section in table.sections:
-        for cell in section.cells:
-            words = [column.text(cell.figures.get(metric.key)) for metric, column in shown]
-            if cell.state != "measured":
-                words = [f"*{cell.state}*", *("" for _ in shown[1:])]
-            lines.append(_row([escape(section.label), escape(cell.name), *words]))
+    for section, cell in table.rows:
+        words = [column.text(cell.figures.get(metric.key)) for metric, column in shown]
+        if cell.state != "measured":
+            words = [f"*{cell.state}*", *("" for _ in shown[1:])]
+        lines.append(_row([escape(section.label), escape(cell.name), *words]))
     return lines
 
 

@@ -154,7 +154,7 @@ class Table:
     @property
     def is_of_drives(self) -> bool:
         """Whether what it measures is a drive itself, without Ceph."""
-        return any("drive" in cell.dimensions for s in self.sections for cell in s.cells)
+        return any("drive" in cell.dimensions for cell in self.cells)
 
     @property
     def nodes(self) -> str:
@@ -162,9 +162,14 @@ class Table:
         return "Host" if self.is_of_drives else "OSD"
 
     @property
-    def cells(self) -> list[ReportCell]:
+    def rows(self) -> list[tuple[Section, ReportCell]]:
         """Its rows, section by section."""
-        return [cell for section in self.sections for cell in section.cells]
+        return [(section, cell) for section in self.sections for cell in section.cells]
+
+    @property
+    def cells(self) -> list[ReportCell]:
+        """What is in its rows."""
+        return [cell for _, cell in self.rows]
 
     def has(self, key: str) -> bool:
         """Whether any of its cells has this figure."""
@@ -283,7 +288,7 @@ class Report:
     @property
     def cells(self) -> tuple[ReportCell, ...]:
         """Every cell of every table."""
-        return tuple(c for t in self.tables for section in t.sections for c in section.cells)
+        return tuple(cell for table in self.tables for cell in table.cells)
 
 
 def without_missing(report: Report) -> Report:

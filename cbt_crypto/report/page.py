@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Optional
 
@@ -14,7 +13,7 @@ from lxml import html
 from cbt_crypto import __version__
 from cbt_crypto.archive.documents import OverlayProof
 from cbt_crypto.report import page_tables, text_of
-from cbt_crypto.report.across import side_by_side
+from cbt_crypto.report.across import minute, side_by_side
 from cbt_crypto.report.charts import draw
 from cbt_crypto.report.charts.chart_values import (
     Chart,
@@ -53,11 +52,8 @@ def configurations(report: Report) -> Iterator[Element]:
         of_configuration = list(runs.get(name, {}).values())
         proofs = [run for run in of_configuration if run.proof is not None]
         proved = sum(run.proof is not None and run.proof.proved for run in proofs)
-        state = (
-            f"proved in {proved} of {len(of_configuration)} cells"
-            if proofs
-            else "nothing was proved"
-        )
+        in_cells = f"proved in {proved} of {len(of_configuration)} cells"
+        state = in_cells if proofs else "nothing was proved"
         attributes = {"id": fragment} if (fragment := anchor(report, name)) else {}
         yield E.DETAILS(
             E.SUMMARY(name, " ", E.SPAN(E.CLASS("small"), state)),
@@ -68,9 +64,8 @@ def configurations(report: Report) -> Iterator[Element]:
 
 def _overlays(overlays: Any) -> Iterator[Element]:
     yield E.H4("Overlays")
-    yield (
-        _json_block(overlays) if overlays else E.P("None: the cluster as the campaign deploys it.")
-    )
+    nothing = "None: the cluster as the campaign deploys it."
+    yield _json_block(overlays) if overlays else E.P(nothing)
 
 
 def _proofs(runs: list[Run]) -> Iterator[Element]:
@@ -105,8 +100,7 @@ def _word(overlay: OverlayProof) -> str:
 
 
 def _conf(report: Report, name: str) -> Iterator[Element]:
-    texts = report.environment.get("ceph_conf")
-    text = texts.get(name) if isinstance(texts, Mapping) else None
+    text = mapping(report.environment.get("ceph_conf")).get(name)
     if isinstance(text, str) and text.strip():
         yield E.H4("ceph.conf")
         yield E.PRE(text, tabindex="0")
@@ -141,13 +135,11 @@ def _table_head(texts: Sequence[str]) -> Element:
 def _host(
     name: str, about: Mapping[str, Any], columns: list[str], more: list[Optional[str]]
 ) -> Element:
-    versions = about.get("versions")
-    known = versions if isinstance(versions, Mapping) else {}
-    texts = [_text(about.get(c)) for c in columns] + [_text(known.get(p)) for p in ("ceph", "fio")]
-    texts += map(_text, more)
+    versions = mapping(about.get("versions"))
+    values = [*(about.get(c) for c in columns), versions.get("ceph"), versions.get("fio"), *more]
     emulated = [" ", E.SPAN(E.CLASS("failed"), "emulated")] if about.get("emulated") else []
     head = E.TH(name, *emulated, E.CLASS("name"), scope="row")
-    return E.TR(head, *(E.TD(text, E.CLASS("name")) for text in texts))
+    return E.TR(head, *(E.TD(_text(value), E.CLASS("name")) for value in values))
 
 
 def _text(value: Optional[Any]) -> str:
@@ -296,13 +288,8 @@ def _head(report: Report) -> Element:
 
 def _kicker(report: Report) -> str:
     started = report.environment.get("started")
-    if not isinstance(started, (int, float)):
-        return "cbt-crypto report"
-    try:
-        day = datetime.fromtimestamp(started, timezone.utc).strftime("%Y-%m-%d")
-    except (ValueError, OverflowError, OSError):
-        return "cbt-crypto report"
-    return f"cbt-crypto report, measured on {day}"
+    day = minute(started).partition(" ")[0] if isinstance(started, (int, float)) else ""
+    return f"cbt-crypto report, measured on {day}" if day else "cbt-crypto report"
 
 
 def _navigation(report: Report) -> Element:
@@ -330,8 +317,7 @@ def _sections(report: Report, figures: _PageCharts) -> Iterator[Element]:
         yield E.SECTION(
             E.H2(name),
             *_grids(report, loss_tables(report, name)),
-            *_by_size(report, tables, figures),
-            *_by_depth(report, tables, figures),
+            *_over_tables(report, tables, figures),
             *loads,
             id=f"load-{number}",
         )
@@ -356,16 +342,15 @@ def _picture(report: Report, figures: _PageCharts) -> Iterator[Element]:
         yield figure
 
 
-def _by_size(report: Report, tables: Sequence[Table], figures: _PageCharts) -> Iterator[Element]:
-    drawn = [figures.figure(*chart) for chart in noted(report, tables, size_charts)]
-    if drawn:
-        yield E.DIV(E.CLASS("charts"), *drawn)
-
-
-def _by_depth(report: Report, tables: Sequence[Table], figures: _PageCharts) -> Iterator[Element]:
-    drawn = [figures.figure(*chart) for chart in noted(report, tables, depth_charts)]
-    if drawn:
-        yield E.DIV(E.CLASS("charts"), *drawn)
+def _over_tables(
+    report: Report, tables: Sequence[Table], figures: _PageCharts
+) -> Iterator[Element]:
+    by_size, by_depth = (
+        [figures.figure(*chart) for chart in noted(report, tables, over)]
+        for over in (size_charts, depth_charts)
+    )
+    yield from (E.DIV(E.CLASS("charts"), *drawn) for drawn in (by_size, by_depth) if drawn)
+    if by_depth:
         paths = depth_paths(tables)
         lines = (f"{p.heading}, {p.label}: {in_words(p, c)}" for p in paths for c in p.curves)
         yield E.UL(*(E.LI(line) for line in lines))
@@ -388,8 +373,7 @@ def _load(report: Report, table: Table, figures: _PageCharts) -> Iterator[Elemen
 
 
 def _method(report: Report) -> Iterator[Element]:
-    yield E.P(E.CLASS("note"), text_of.verdicts(report))
-    for text in _METHOD:
+    for text in (text_of.verdicts(report), *_METHOD):
         yield E.P(E.CLASS("note"), text)
     if report.notes:
         yield E.UL(E.CLASS("warnings"), *(E.LI(note) for note in report.notes))

@@ -209,13 +209,9 @@ def figures(report: Report, table: Table) -> Element:
     """The sortable table of one workload: a row for each mode and configuration."""
     what = "% lost" if report.options.loss else "Percent of baseline"
     shown = columns(table, Where.PAGE)
-    headings = [
-        report.compared,
-        "Mode",
-        what,
-        *(column.heading.format(nodes=table.nodes) for _, column in shown),
-    ]
-    heads = [_sortable(text, number < 2) for number, text in enumerate(headings)]
+    of_columns = (column.heading.format(nodes=table.nodes) for _, column in shown)
+    headings = [report.compared, "Mode", what, *of_columns]
+    heads = [_sorting_head(text, number < 2) for number, text in enumerate(headings)]
     heads[1].classes.add("mode")
     notes = notes_of(table)
     rows = [
@@ -225,13 +221,9 @@ def figures(report: Report, table: Table) -> Element:
             _percent_cell(cell, report.options.loss),
             *(_figure(cell, metric.key, column) for metric, column in shown),
         )
-        for section in table.sections
-        for cell in section.cells
+        for section, cell in table.rows
     ]
-    tree = E.TABLE(
-        E.CLASS("sortable"), *caption(report, table), E.THEAD(E.TR(*heads)), E.TBODY(*rows)
-    )
-    return scrolling(tree, f"Figures of {table.title}")
+    return _sortable(report, table, heads, rows, f"Figures of {table.title}")
 
 
 def _below(section: Section) -> Element:
@@ -239,7 +231,14 @@ def _below(section: Section) -> Element:
     return E.SPAN(E.CLASS("small mode-below"), section.label)
 
 
-def _sortable(text: str, is_name: bool) -> Element:
+def _sortable(
+    report: Report, table: Table, heads: Sequence[Element], rows: Sequence[Element], name: str
+) -> Element:
+    head, note = E.THEAD(E.TR(*heads)), caption(report, table)
+    return scrolling(E.TABLE(E.CLASS("sortable"), *note, head, E.TBODY(*rows)), name)
+
+
+def _sorting_head(text: str, is_name: bool) -> Element:
     classes = [E.CLASS("name")] if is_name else []
     return E.TH(E.BUTTON(text, type="button"), *classes, scope="col")
 
@@ -256,17 +255,10 @@ def everything(report: Report, table: Table) -> Element:
     """All figures of one workload with their percentages and intervals, folded away."""
     headings = ("Figure", "Mode", report.compared, "Value", "Unit", "Percent of baseline",
                 "95 % interval", "Rests on")  # fmt: skip
-    heads = [_sortable(text, column in (0, 1, 2, 4, 7)) for column, text in enumerate(headings)]
-    rows = [
-        row for section in table.sections for cell in section.cells for row in _all(section, cell)
-    ]
-    tree = E.TABLE(
-        E.CLASS("sortable"), *caption(report, table), E.THEAD(E.TR(*heads)), E.TBODY(*rows)
-    )
-    return E.DETAILS(
-        E.SUMMARY(f"All figures of {table.title}"),
-        E.DIV(scrolling(tree, f"All figures of {table.title}")),
-    )
+    heads = [_sorting_head(text, column in (0, 1, 2, 4, 7)) for column, text in enumerate(headings)]
+    rows = [row for section, cell in table.rows for row in _all(section, cell)]
+    title = f"All figures of {table.title}"
+    return E.DETAILS(E.SUMMARY(title), E.DIV(_sortable(report, table, heads, rows, title)))
 
 
 def _all(section: Section, cell: ReportCell) -> Iterator[Element]:
@@ -301,13 +293,8 @@ def warnings(table: Table) -> Iterator[Element]:
     notes = notes_of(table)
     if notes:
         items = (
-            E.LI(
-                f"{note.number} ",
-                E.B(f"{note.where}: "),
-                note.text,
-                id=_fragment(table, note.number),
-            )
-            for note in notes
+            E.LI(f"{n.number} ", E.B(f"{n.where}: "), n.text, id=_fragment(table, n.number))
+            for n in notes
         )
         yield E.UL(E.CLASS("warnings"), *items)
 

@@ -19,7 +19,7 @@ from cbt_crypto.report.figures.of_runs import mean_latency, per, records_of, tot
 from cbt_crypto.report.figures.repeats import StandardError, differing
 from cbt_crypto.report.model import ReportCell, Table
 from cbt_crypto.report.wording import Grid, number
-from cbt_crypto.results.cell.cycles import Cycle, is_alike
+from cbt_crypto.results.cell.cycles import is_alike
 from cbt_crypto.results.cell.recorded import SLOW, HostRecord
 from cbt_crypto.results.cell.run import Run
 from cbt_crypto.units import counted
@@ -188,10 +188,12 @@ def cycles_of_row(runs: Sequence[Run], direction: str) -> Iterator[str]:
     same = [cycle for cycle in cycles if is_alike(cycle.period_s, period)]
     if len(same) < _MOST_RUNS * len(whole):
         return
-    yield (
-        f"latency rises and falls every {period:.3g} s (in {len(same)} of {len(whole)} cells)"
-        f"{_sharing(same)}"
-    )
+    kinds = Counter(kind for cycle in same for kind in cycle.shared)
+    labels = {rule.key[4:]: rule.label for rule in RULES}
+    shared = [labels.get(kind, kind) for kind, n in kinds.items() if 2 * n > len(same)]
+    beside = f", and so does the work of {', '.join(shared)}" if shared else ""
+    cells = f"in {len(same)} of {len(whole)} cells"
+    yield f"latency rises and falls every {period:.3g} s ({cells}){beside}"
 
 
 def slow_of_row(runs: Sequence[Run]) -> Iterator[str]:
@@ -205,13 +207,6 @@ def slow_of_row(runs: Sequence[Run]) -> Iterator[str]:
             f"{counted(len(runs), 'cell')}; the longest took "
             f"{longest.end_s - longest.start_s:.3g} s on {longest.host}"
         )
-
-
-def _sharing(cycles: Sequence[Cycle]) -> str:
-    counted = Counter(kind for cycle in cycles for kind in cycle.shared)
-    labels = {rule.key[4:]: rule.label for rule in RULES}
-    shared = [labels.get(kind, kind) for kind, n in counted.items() if 2 * n > len(cycles)]
-    return f", and so does the work of {', '.join(shared)}" if shared else ""
 
 
 @dataclass(frozen=True)
@@ -228,10 +223,6 @@ class Rule:
     of: Callable[[Run], Optional[float]]
 
 
-def _ios(run: Run) -> float:
-    return total_rate(run, "iops")
-
-
 def _cpu(kind: str) -> Callable[[Run], Optional[float]]:
     """User and system time of a class on all hosts where it counts; None without recordings."""
     where = "has_clients" if kind == "client" else "has_osds"
@@ -239,7 +230,8 @@ def _cpu(kind: str) -> Callable[[Run], Optional[float]]:
     def of(run: Run) -> Optional[float]:
         hosts = [host for host in run.recorded.hosts if getattr(host, where)]
         uses = [host.threads[kind] for host in hosts if kind in host.threads]
-        return per(1e6 * sum(use.user + use.sys for use in uses), _ios(run)) if hosts else None
+        cores = sum(use.user + use.sys for use in uses)
+        return per(1e6 * cores, total_rate(run, "iops")) if hosts else None
 
     return of
 
@@ -247,7 +239,7 @@ def _cpu(kind: str) -> Callable[[Run], Optional[float]]:
 def _of_hosts(value: Callable[[HostRecord], float]) -> Callable[[Run], Optional[float]]:
     def of(run: Run) -> Optional[float]:
         hosts = [host for host in run.recorded.hosts if host.has_osds]
-        return per(sum(map(value, hosts)), _ios(run)) if hosts else None
+        return per(sum(map(value, hosts)), total_rate(run, "iops")) if hosts else None
 
     return of
 
@@ -337,15 +329,12 @@ def changes(runs: Sequence[Run], base: Sequence[Run], direction: str) -> list[Mo
     """What moved by more than chance, family-wise, and by enough; what moved most comes first."""
     found = [_moved(rule, runs, base, direction) for rule in RULES]
     known = [one for one in found if one is not None]
-    shown = _beyond_chance([one for one in known if one.p is not None])
+    p_values = {one.rule.key: one.p for one in known if one.p is not None}
+    # Everything that was looked at is judged together.
+    differs = differing(p_values, level=_LEVEL)
+    shown = [one for one in known if differs.get(one.rule.key) and abs(one.share) >= _WORTH]
     shown += [one for one in known if one.p is None and abs(one.share) >= _WORTH_ONCE]
     return sorted(shown, key=lambda one: -abs(one.share))
-
-
-def _beyond_chance(moved: Sequence[Moved]) -> list[Moved]:
-    """Judge everything that was looked at together."""
-    found = differing({one.rule.key: one.p for one in moved if one.p is not None}, level=_LEVEL)
-    return [one for one in moved if found[one.rule.key] and abs(one.share) >= _WORTH]
 
 
 def _moved(rule: Rule, runs: Sequence[Run], base: Sequence[Run], direction: str) -> Optional[Moved]:
@@ -491,10 +480,9 @@ CORRELATION = "What changed together with the throughput, for each IO; not proof
 
 def explained(table: Table) -> Iterator[tuple[str, str]]:
     """Of each row with a verdict: what it is, and its sentences."""
-    for section in table.sections:
-        for cell in section.cells:
-            if cell.why:
-                yield f"{section.label}, {cell.name}", " ".join(cell.why)
+    for section, cell in table.rows:
+        if cell.why:
+            yield f"{section.label}, {cell.name}", " ".join(cell.why)
 
 
 _MEANWHILE = ("Meanwhile: means over all OSDs' operations, of what happens during work and "
@@ -516,8 +504,7 @@ def _grid(
     """A row for each that has values, and a column for each of their names."""
     found = {
         f"{section.label}, {cell.name}": values
-        for section in table.sections
-        for cell in section.cells
+        for section, cell in table.rows
         if (values := of(cell))
     }
     names = list(dict.fromkeys(name for values in found.values() for name in values))

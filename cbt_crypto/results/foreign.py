@@ -204,16 +204,16 @@ def _upstream_parameters(folder: Folder, workload: str) -> dict[str, Any]:
 def _from_fio(folder: Folder, name: str) -> dict[str, Any]:
     """Mode, op size and depth as fio had them: with lists in CBT's file only fio knows."""
     data = folder.read(name)
-    options = parse_output(data).jobs[0].options if data else {}
-    parameters: dict[str, Any] = {}
-    if mode := options.get("rw") or options.get("readwrite"):
-        parameters["mode"] = mode
-    size = parse_size(options.get("bs") or options.get("blocksize") or "")
-    if size is not None:
-        parameters["op_size"] = size
-    if (depth := whole(options.get("iodepth", ""))) is not None:
-        parameters["iodepth"] = depth
-    return parameters
+    return _of_options(parse_output(data).jobs[0].options) if data else {}
+
+
+def _of_options(options: Mapping[str, str]) -> dict[str, Any]:
+    told = {
+        "mode": options.get("rw") or options.get("readwrite") or None,
+        "op_size": parse_size(options.get("bs") or options.get("blocksize") or ""),
+        "iodepth": whole(options.get("iodepth", "")),
+    }
+    return {key: value for key, value in told.items() if value is not None}
 
 
 #: What may be a part of a file's name.
@@ -358,7 +358,7 @@ def _loads(folder: Folder, name: str) -> Iterator[_PublishedLoad]:
         return
     if KBENCH_HEADING in data:
         for number, job in enumerate(read_output("kbench", data).jobs):
-            load = {"test": job.name.partition(" ")[0], **_published_parameters(job)}
+            load = {"test": job.name.partition(" ")[0], **_of_options(job.options)}
             yield _PublishedLoad(name, f"kbench{NUMBERED}{number}", KBENCH, load)
     elif b"Requests/sec:" in data and b"Latency distribution:" in data:
         yield _PublishedLoad(name, "etcd_benchmark", "etcd", {"mode": "put"})
@@ -376,7 +376,7 @@ _IN_TURN = {"stonewall", "wait_for_previous"}
 
 def _of_fio(name: str, jobs: Sequence[Job]) -> Iterator[_PublishedLoad]:
     """One workload if all jobs are alike and ran at once; else each job is one, with its clones."""
-    loads = [(job.name, _published_parameters(job)) for job in jobs]
+    loads = [(job.name, {"mode": "?", **_of_options(job.options)}) for job in jobs]
     is_one = all(parameters == loads[0][1] for _, parameters in loads)
     if is_one and not any(_IN_TURN & job.options.keys() for job in jobs[1:]):
         yield _PublishedLoad(name, "fio", "fio", loads[0][1])
@@ -384,18 +384,6 @@ def _of_fio(name: str, jobs: Sequence[Job]) -> Iterator[_PublishedLoad]:
     for (_, parameters), numbers in groupby(range(len(loads)), lambda number: loads[number]):
         kind = f"fio{NUMBERED}{','.join(map(str, numbers))}"
         yield _PublishedLoad(name, kind, "fio", parameters)
-
-
-def _published_parameters(job: Job) -> dict[str, Any]:
-    parameters: dict[str, Any] = {
-        "mode": job.options.get("rw") or job.options.get("readwrite") or "?"
-    }
-    size = parse_size(job.options.get("bs") or job.options.get("blocksize") or "")
-    if size is not None:
-        parameters["op_size"] = size
-    if (depth := whole(job.options.get("iodepth", ""))) is not None:
-        parameters["iodepth"] = depth
-    return parameters
 
 
 def _runs(folder: Folder, loads: Sequence[_PublishedLoad], name: str) -> Iterator[Run]:

@@ -71,6 +71,13 @@ def of_deployed(cluster: ClusterSection, needs_cluster: bool = True) -> Iterator
             yield path, f"is larger than replication, {profile.replication}; lower it"
 
 
+#: What is wrong with `iterations` that are fewer, where time is a precision.
+TOO_FEW_DEPLOYMENTS = (
+    f"is at least {FIRST} where time is a precision: it takes that many to know how "
+    "much deployments differ; raise it, or give seconds"
+)
+
+
 def until_precise(cluster: ClusterSection) -> Iterator[Contradiction]:
     """What does not go with a precision, of which `iterations` are the most deployments."""
     path = ("cluster", "iterations")
@@ -78,15 +85,7 @@ def until_precise(cluster: ClusterSection) -> Iterator[Contradiction]:
         wrong = f"must be 1 where time is a precision and order is {cluster.order}, as all is on "
         yield path, f"{wrong}one cluster; leave it out"
     elif cluster.layout == "side_by_side" and 1 < cluster.iterations < FIRST:
-        yield path, too_few_deployments(FIRST)
-
-
-def too_few_deployments(least: int) -> str:
-    """What is wrong with `iterations` that are fewer, where time is a precision."""
-    return (
-        f"is at least {least} where time is a precision: it takes that many to know how "
-        "much deployments differ; raise it, or give seconds"
-    )
+        yield path, TOO_FEW_DEPLOYMENTS
 
 
 def of_recovery(
@@ -222,34 +221,29 @@ def _devices(cluster: ClusterSection) -> Iterator[Contradiction]:
             sentence = "needs devices, and osd_file_size has OSDs on files, which are made anew"
             yield ("cluster", "discard"), f"{sentence} for each deployment; leave it out"
         return
+    path: KeyPath = ("cluster", "osd_devices")
     devices = cluster.osd_devices
     if isinstance(devices, str):
         if cluster.osds_per_node > 1 and "{n}" not in devices:
             sentence = f"is one device for osds_per_node: {cluster.osds_per_node}; put {{n}} where "
             sentence += "the OSD's number goes, or list the devices"
-            yield ("cluster", "osd_devices"), sentence
+            yield path, sentence
         return
     if isinstance(devices, dict):
         for unknown in devices.keys() - set(cluster.osds):
             sentence = "is none of the hosts in cluster.osds; add it there, or remove it"
-            yield ("cluster", "osd_devices", unknown), sentence
-    for host, listed in _device_lists(cluster):
-        path: KeyPath = ("cluster", "osd_devices", *([host] if host else []))
-        yield from _twice(path, listed, "device")
+            yield (*path, unknown), sentence
+        lists = {(*path, host): devices.get(host, []) for host in cluster.osds}
+    else:
+        lists = {path: devices}
+    for place, listed in lists.items():
+        yield from _twice(place, listed, "device")
         if len(listed) < cluster.osds_per_node:
             have = f"names {counted(len(listed), 'device')} for osds_per_node: "
-            yield path, f"{have}{cluster.osds_per_node}; add devices or lower osds_per_node"
+            yield place, f"{have}{cluster.osds_per_node}; add devices or lower osds_per_node"
 
 
-def _device_lists(cluster: ClusterSection) -> Iterable[tuple[Optional[str], list[str]]]:
-    if isinstance(cluster.osd_devices, list):
-        return [(None, cluster.osd_devices)]
-    if isinstance(cluster.osd_devices, dict):
-        return [(host, cluster.osd_devices.get(host, [])) for host in cluster.osds]
-    return []
-
-
-def _twice(path: KeyPath, names: list[str], kind: str) -> Iterator[Contradiction]:
+def _twice(path: KeyPath, names: Sequence[str], kind: str) -> Iterator[Contradiction]:
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield path, f'names the {kind} "{name}" twice; keep one'
 
@@ -263,8 +257,7 @@ def _drives(cluster: ClusterSection) -> Iterator[Contradiction]:
         if drive.host not in cluster.clients:
             sentence = f'"{drive.host}" is none of the hosts in cluster.clients; add it there'
             yield (*path, "host"), sentence
-        for device in sorted({each for each in drive.devices if drive.devices.count(each) > 1}):
-            yield (*path, "raid0"), f'names the device "{device}" twice; keep one'
+        yield from _twice((*path, "raid0"), drive.devices, "device")
 
 
 #: pydantic's name of an error -> what the value must be.

@@ -120,7 +120,10 @@ def _refusals(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
     for role in _ROLES:
         if any("^" in str(host) for host in _hosts({role: cluster.get(role)})):
             yield ("cluster", role), "names a file of pdsh's; write the hosts themselves"
-    yield from _refused_users(cluster)
+    users = _users(cluster) | ({str(cluster["user"])} if "user" in cluster else set())
+    if len(users) > 1:
+        names = " and ".join(sorted(users))
+        yield ("cluster", "user"), f"hosts are reached as {names}; use one user for all"
 
 
 def _refused_gateways(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
@@ -158,13 +161,6 @@ def _refused_programs(cluster: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str
             wrong = f"is the path of one program here, not {cluster[key]!r}; write its path, and "
             wrong += f"what OSDs have in their environment as the overlay osd_service, {_OWN}"
             yield ("cluster", key), wrong
-
-
-def _refused_users(cluster: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
-    users = _users(cluster) | ({str(cluster["user"])} if "user" in cluster else set())
-    if len(users) > 1:
-        names = " and ".join(sorted(users))
-        yield ("cluster", "user"), f"hosts are reached as {names}; use one user for all"
 
 
 def _fio_parts(data: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -106,6 +106,11 @@ class CampaignFile:
         if text not in self.problems:
             self.problems.append(text)
 
+    def note(self, wrong: Iterable[checks.Contradiction]) -> None:
+        """Note all that is wrong, each thing once."""
+        for path, sentence in wrong:
+            self.problem(path, sentence)
+
     def mapping(self, path: KeyPath, value: Any) -> dict[str, Any]:
         """`value` when it is a mapping with text keys, else a problem and an empty one."""
         if isinstance(value, dict) and all(isinstance(key, str) for key in value):
@@ -127,8 +132,7 @@ class CampaignFile:
         try:
             return model.model_validate(data)
         except ValidationError as error:
-            for location, wrong in checks.sentences(model, error):
-                self.problem(path + location, wrong)
+            self.note((path + place, wrong) for place, wrong in checks.sentences(model, error))
             return None
 
 
@@ -182,15 +186,14 @@ def _campaign(file: CampaignFile) -> Optional[Campaign]:
     cluster, configurations = _controlled(file, cluster, configurations, baseline)
     cluster, together = _laid_out(file, cluster, configurations)
     scenarios = _scenarios(file, cluster, baseline)
-    for path, wrong in (
-        *unmeasured(cluster, baseline, scenarios),
-        *checks.of_recovery(cluster, scenarios),
-        *checks.of_client_libraries(configurations, scenarios),
-        *checks.of_pools(cluster, configurations, scenarios),
-        *checks.of_clients(cluster, scenarios),
-    ):
-        file.problem(path, wrong)
-    _check_sampler(file, monitoring, scenarios)
+    file.note(unmeasured(cluster, baseline, scenarios))
+    file.note(checks.of_recovery(cluster, scenarios))
+    file.note(checks.of_client_libraries(configurations, scenarios))
+    file.note(checks.of_pools(cluster, configurations, scenarios))
+    file.note(checks.of_clients(cluster, scenarios))
+    sampled = scenarios if monitoring.sampler else ()
+    of_upstream = (name for name in sampled if issubclass(SCENARIOS[name], OfUpstream))
+    file.note((("monitoring_profiles", "sampler"), _SAMPLER.format(name)) for name in of_upstream)
     return Campaign(
         title=printable(file.document.path.stem),
         cluster=cluster,
@@ -221,8 +224,7 @@ def _crossed(file: CampaignFile, cluster: ClusterSection) -> ClusterSection:
     if data["cluster"].get("configurations", made) != made:
         sentence = "are made of cluster.matrix; remove one of them"
         file.problem(("cluster", "configurations"), sentence)
-    for inner, sentence in wrong:
-        file.problem((*path, *inner), sentence)
+    file.note(((*path, *inner), sentence) for inner, sentence in wrong)
     if file.problems:
         raise UsageError("\n".join(file.problems))
     data = {**data, "cluster": {**data["cluster"], "configurations": made}}
@@ -279,8 +281,7 @@ def _controlled(
     configurations: dict[str, tuple[Overlay, ...]],
     baseline: Baseline,
 ) -> tuple[ClusterSection, dict[str, tuple[Overlay, ...]]]:
-    for path, wrong in name_taken(cluster, baseline):
-        file.problem(path, wrong)
+    file.note(name_taken(cluster, baseline))
     if not wants_control(cluster, baseline):
         return cluster, configurations
     if baseline.dimension == "configuration":
@@ -293,8 +294,7 @@ def _laid_out(
 ) -> tuple[ClusterSection, tuple[side_by_side.Group, ...]]:
     """The section with a slice of each drive for each group, where they stand side by side."""
     wrong = list(side_by_side.contradictions(cluster, configurations))
-    for path, sentence in wrong:
-        file.problem(path, sentence)
+    file.note(wrong)
     if wrong or cluster.layout != "side_by_side":
         return cluster, ()
     together = side_by_side.groups_of(configurations)
@@ -306,8 +306,7 @@ def _check_cluster(file: CampaignFile, cluster: ClusterSection, needs_cluster: b
         if not file.known(("cluster", "osd_drives"), name, "drive", cluster.drives):
             return
     for variant in variants(cluster):
-        for key, wrong in checks.origin_of(at(cluster, variant)).contradictions(needs_cluster):
-            file.problem(key, wrong)
+        file.note(checks.origin_of(at(cluster, variant)).contradictions(needs_cluster))
 
 
 def _baseline(file: CampaignFile, cluster: ClusterSection) -> Optional[Baseline]:
@@ -320,14 +319,6 @@ def _baseline(file: CampaignFile, cluster: ClusterSection) -> Optional[Baseline]
         names = cluster.configurations
         return baseline if file.known(path, str(baseline.value), "configuration", names) else None
     return baseline
-
-
-def _check_sampler(
-    file: CampaignFile, monitoring: MonitoringProfiles, scenarios: Mapping[str, object]
-) -> None:
-    for name in scenarios if monitoring.sampler else ():
-        if issubclass(SCENARIOS[name], OfUpstream):
-            file.problem(("monitoring_profiles", "sampler"), _SAMPLER.format(name))
 
 
 def _needs_cluster(data: Mapping[str, Any]) -> bool:
@@ -377,14 +368,8 @@ def _overlays(
     checked = []
     for name, options in overlays.items():
         if file.known((*path, name), name, "overlay", OVERLAYS):
-            overlay = file.model(OVERLAYS[name], (*path, name), options)
-            checked.extend([] if overlay is None else [overlay])
-    return tuple(checked)
-
-
-def _check_until(file: CampaignFile, name: str, scenarios: tuple[Scenario, ...]) -> None:
-    if any(each.until and "log_avg_msec" not in type(each).model_fields for each in scenarios):
-        file.problem(("benchmarks", name, "time"), "cannot be a precision here; give seconds")
+            checked.append(file.model(OVERLAYS[name], (*path, name), options))
+    return tuple(overlay for overlay in checked if overlay is not None)
 
 
 def _scenarios(
@@ -405,10 +390,11 @@ def _scenarios(
                 objects += _scenario_objects(file, cluster, name, inner, with_control(part))
             by_name[name] = tuple(objects)
             _check_overlays(file, cluster, by_name[name])
-            _check_until(file, name, by_name[name])
+            precise = [each for each in by_name[name] if each.until]
+            if any("log_avg_msec" not in type(each).model_fields for each in precise):
+                file.problem((*path, "time"), "cannot be a precision here; give seconds")
     if any(each.until for objects in by_name.values() for each in objects):
-        for path, sentence in checks.until_precise(cluster):
-            file.problem(path, sentence)
+        file.note(checks.until_precise(cluster))
     return by_name
 
 
@@ -421,10 +407,10 @@ def _parts(file: CampaignFile, name: str, path: KeyPath, section: Any) -> list[t
         if named is None:
             all_parts.append((part_path, part))
             continue
+        shared = {key: value for key, value in part.items() if key != "workloads"}
         for workload, options in named.items():
-            inner = file.mapping((*part_path, "workloads", workload), options)
-            shared = {key: value for key, value in part.items() if key != "workloads"}
             inner_path = (*part_path, "workloads", workload)
+            inner = file.mapping(inner_path, options)
             all_parts.append((inner_path, {**shared, **inner, "workload": workload}))
     return all_parts
 

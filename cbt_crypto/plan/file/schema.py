@@ -57,14 +57,11 @@ def section_model(scenario: type[Scenario]) -> Any:
     dimensions: dict[str, Any] = {}
     for key, info in scenario.model_fields.items():
         # Annotated takes a tuple for its arguments: the type, and what pydantic checks besides.
-        value: Any = (
-            Annotated[(info.annotation, *info.metadata)] if info.metadata else (info.annotation)
-        )
+        value: Any = info.annotation
+        value = Annotated[(value, *info.metadata)] if info.metadata else value
         default = None if info.is_required() else info.default
-        dimensions[key] = (
-            Union[value, list[value]],
-            Field(default, alias=info.alias, description=info.description),
-        )
+        field = Field(default, alias=info.alias, description=info.description)
+        dimensions[key] = (Union[value, list[value]], field)
     workloads = create_model(
         f"{scenario.__name__}Workloads", __config__=scenario.model_config, **dimensions
     )
@@ -108,17 +105,13 @@ class Campaign:
         return tuple(self.configurations)
 
 
-def _overlays_model() -> Any:
+def file_model() -> Any:
+    """The pydantic model of a whole file, for the JSON Schema and the documentation."""
     fields: dict[str, Any] = {
         name: (Optional[overlay], Field(None, description=(overlay.__doc__ or "").split("\n")[0]))
         for name, overlay in OVERLAYS.items()
     }
-    return create_model("Overlays", __config__=FileSection.model_config, **fields)
-
-
-def file_model() -> Any:
-    """The pydantic model of a whole file, for the JSON Schema and the documentation."""
-    overlays: Any = _overlays_model()
+    overlays: Any = create_model("Overlays", __config__=FileSection.model_config, **fields)
     cluster = create_model(
         "Cluster",
         __base__=ClusterSection,
@@ -151,15 +144,13 @@ def file_model() -> Any:
 
 def json_schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of the campaign file."""
-    schema: dict[str, Any] = file_model().model_json_schema()
-    _add_own_names(schema, file_model().model_json_schema(by_alias=False))
+    model = file_model()
+    schema: dict[str, Any] = model.model_json_schema()
+    by_own_name = model.model_json_schema(by_alias=False)["$defs"]
+    for name, definition in schema["$defs"].items():
+        own_names = by_own_name[name].get("properties", {})
+        definition.get("properties", {}).update(own_names)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["$id"] = f"urn:cbt-crypto:campaign:{__version__}"
     schema["title"] = "cbt-crypto campaign"
     return schema
-
-
-def _add_own_names(schema: dict[str, Any], by_name: dict[str, Any]) -> None:
-    for name, definition in schema["$defs"].items():
-        our_names = by_name["$defs"][name].get("properties", {})
-        definition.get("properties", {}).update(our_names)

@@ -21,8 +21,8 @@ LARGE = 64 << 10
 #: Percentiles of a distribution curve, evenly spaced on its axis of nines. The fastest few IOs
 #: would take most of the axis of latencies, so it begins at the 17th percentile.
 _NINES = np.linspace(0, 5, 61)[1:]
-#: CPU states that the stacked bars show, and their words.
-_STATES = {"user": "user", "sys": "sys", "irq": "irq", "softirq": "softirq", "iowait": "iowait"}
+#: CPU states that the stacked bars show.
+_STATES = ("user", "sys", "irq", "softirq", "iowait")
 
 
 @dataclass(frozen=True)
@@ -91,13 +91,26 @@ class Lines:
 Chart = Union[Bars, Stacks, Lines]
 
 
+class _Shown(NamedTuple):
+    title: str
+    figure: str
+    unit: str
+    scale: float
+
+
+_IOPS = _Shown("IOPS", "iops", "IO/s", 1.0)
+_BANDWIDTH = _Shown("Bandwidth", "bandwidth_bytes_per_s", "MB/s", 1e-6)
+_LATENCY = _Shown("Mean latency", "clat_ns_mean", "ms", 1e-6)
+
+
 def charts(table: Table) -> Iterator[Chart]:
     """Every chart that the table has figures for."""
-    title = f"{_owners(table)} CPU time per IO"
-    cpu_per_io = _bars(table, "cpu_per_io", "osd_cpu_us_per_io", title, "µs", 1.0)
-    latency = _bars(table, "latency", "clat_ns_mean", "Mean latency", "ms", 1e-6)
-    yield from _some(_throughput(table), latency, cpu_per_io)
-    yield from _some(*(_cpu(section, _owners(table)) for section in table.sections))
+    owners = "Host's" if table.is_of_drives else "OSD hosts'"
+    is_large = table.op_size is not None and table.op_size >= LARGE
+    shown = {"throughput": _BANDWIDTH if is_large else _IOPS, "latency": _LATENCY}
+    shown["cpu_per_io"] = _Shown(f"{owners} CPU time per IO", "osd_cpu_us_per_io", "µs", 1.0)
+    yield from _some(*(_bars(table, key, figure) for key, figure in shown.items()))
+    yield from _some(*(_cpu(section, owners) for section in table.sections))
     for section in table.sections:
         yield from _some(*_over_time(section), latency_distribution(section, table.groups))
 
@@ -111,15 +124,15 @@ def _some(*parts: Chart) -> Iterator[Chart]:
             yield chart
 
 
-def _bars(table: Table, key: str, figure: str, title: str, unit: str, scale: float) -> Bars:
+def _bars(table: Table, key: str, shown: _Shown) -> Bars:
     return Bars(
         key=key,
-        title=title,
-        unit=unit,
+        title=shown.title,
+        unit=shown.unit,
         groups=tuple(section.label for section in table.sections),
         series=tuple(
-            bar_series([section.row(name) for section in table.sections], figure, scale)
-            for name in dict.fromkeys(cell.name for s in table.sections for cell in s.cells)
+            bar_series([s.row(name) for s in table.sections], shown.figure, shown.scale)
+            for name in dict.fromkeys(cell.name for cell in table.cells)
         ),
     )
 
@@ -151,21 +164,10 @@ def _end(cell: Optional[ReportCell], figure: str, scale: float, end: str) -> Opt
     return float(value * bound / comparison.percent)
 
 
-def _throughput(table: Table) -> Bars:
-    if table.op_size is not None and table.op_size >= LARGE:
-        figure = "bandwidth_bytes_per_s"
-        return _bars(table, "throughput", figure, "Bandwidth", "MB/s", 1e-6)
-    return _bars(table, "throughput", "iops", "IOPS", "IO/s", 1.0)
-
-
-def _owners(table: Table) -> str:
-    return "Host's" if table.is_of_drives else "OSD hosts'"
-
-
 def _cpu(section: Section, owners: str) -> Stacks:
     parts = [
-        BarSeries(word, tuple(_scaled(c, f"osd_cpu_{state}_percent", 1.0) for c in section.cells))
-        for state, word in _STATES.items()
+        BarSeries(state, tuple(_scaled(c, f"osd_cpu_{state}_percent", 1.0) for c in section.cells))
+        for state in _STATES
     ]
     return Stacks(
         key=f"cpu_{section.mode}_{section.direction}",
@@ -252,18 +254,9 @@ def latency_curve(cell: ReportCell) -> Optional[Line]:
 def _known_curve(cell: ReportCell) -> Optional[Line]:
     """Of a process that told percentiles and no bins; those of several cannot be put together."""
     ios = sum(r.ios for run in cell.runs for r in records_of(run, cell.direction))
-    percentiles = [
-        run.percentiles_ns.get(cell.direction, {}) for run in cell.runs if not run.failure
-    ]
-    points = (
-        [
-            (p, ns)
-            for p, ns in sorted(percentiles[0].items())
-            if p < 100 and (not ios or has_tail(p, ios))
-        ]
-        if len(percentiles) == 1
-        else []
-    )
+    told = [run.percentiles_ns.get(cell.direction, {}) for run in cell.runs if not run.failure]
+    known = sorted(told[0].items()) if len(told) == 1 else []
+    points = [(p, ns) for p, ns in known if p < 100 and (not ios or has_tail(p, ios))]
     if not points:
         return None
     nines = tuple(round(float(-np.log10(1 - percent / 100)), 4) for percent, _ in points)
@@ -282,10 +275,11 @@ def _chart(path: DepthPath) -> Lines:
             curve.name,
             tuple(point.iops for point in curve.points),
             tuple(point.clat_ns_mean / 1e6 for point in curve.points),
-            labels=tuple(str(point.depth) for point in curve.points),
-            mark=None if curve.knee is None else _point_at(path, curve.name, curve.knee.depth),
+            labels=tuple(map(str, depths)),
+            mark=None if curve.knee is None else depths.index(curve.knee.depth),
         )
         for curve in path.curves
+        for depths in [[point.depth for point in curve.points]]
     )
     return Lines(
         key=path.key,
@@ -297,23 +291,7 @@ def _chart(path: DepthPath) -> Lines:
     )
 
 
-def _point_at(path: DepthPath, name: str, depth: int) -> int:
-    points = next(curve.points for curve in path.curves if curve.name == name)
-    return next(n for n, point in enumerate(points) if point.depth == depth)
-
-
-class _Shown(NamedTuple):
-    title: str
-    figure: str
-    unit: str
-    scale: float
-
-
-_IOPS = _Shown("IOPS", "iops", "IO/s", 1.0)
-_THROUGHPUT = _Shown("Bandwidth", "bandwidth_bytes_per_s", "MB/s", 1e-6)
-
-
-def size_charts(tables: Iterable[Table]) -> Iterator[tuple[str, Bars]]:
+def size_charts(tables: Iterable[Table]) -> Iterator[tuple[str, Chart]]:
     """Heading and chart for each mode of workloads that differ in nothing but the IO size.
 
     A cluster's small sizes as IOPS, large ones as throughput; a drive's in one of each.
@@ -322,15 +300,15 @@ def size_charts(tables: Iterable[Table]) -> Iterator[tuple[str, Bars]]:
         members = list(by_size.values())
         small = [table for table in members if (table.op_size or 0) < LARGE]
         large = [table for table in members if (table.op_size or 0) >= LARGE]
-        chosen = [("small", _IOPS, small), ("large", _THROUGHPUT, large)]
+        chosen = [("small", _IOPS, small), ("large", _BANDWIDTH, large)]
         if members[0].is_of_drives:
-            chosen = [("iops", _IOPS, members), ("throughput", _THROUGHPUT, members)]
+            chosen = [("iops", _IOPS, members), ("throughput", _BANDWIDTH, members)]
         for key, shown, sizes in chosen:
             if len(sizes) > 1:
                 yield from _charts(sizes, key, shown)
 
 
-def _charts(tables: Sequence[Table], key: str, shown: _Shown) -> Iterator[tuple[str, Bars]]:
+def _charts(tables: Sequence[Table], key: str, shown: _Shown) -> Iterator[tuple[str, Chart]]:
     words = [
         f"{k} {v}" for k, v in tables[0].dimensions.items() if k not in ("scenario", "op_size")
     ]
@@ -352,8 +330,7 @@ def _charts(tables: Sequence[Table], key: str, shown: _Shown) -> Iterator[tuple[
             ),
             is_log=tables[0].is_of_drives,
         )
-        if any(value is not None for series in chart.series for value in series.values):
-            yield heading, chart
+        yield from ((heading, each) for each in _some(chart))
 
 
 #: Heading and chart of each chart over several tables.

@@ -246,7 +246,7 @@ def _upright(canvas: Canvas, axis: _Axis, left: float, label: str) -> None:
 
 
 def _bars(canvas: Canvas, chart: Bars, inks: Inks, top: float) -> float:
-    named = [(series.name, _ink(inks, series.name, n)) for n, series in enumerate(chart.series)]
+    named = [(series.name, inks.get(series.name, n)) for n, series in enumerate(chart.series)]
     top = _legend(canvas, named, top)
     bottom = top + _HEIGHT - 60
     ends = (end for s in chart.series for values in (s.values, s.high) for end in values)
@@ -279,10 +279,9 @@ def _bar(canvas: Canvas, chart: Bars, series: BarSeries, group: int, axis: _Axis
     high = series.high[group] if series.high else None
     if low is not None and high is not None:
         middle, cap = x + width * 0.46, min(width * 0.25, 5)
-        for end in (low, high):
-            at = axis.at(max(end, axis.low))
-            canvas.line(middle - cap, at, middle + cap, at, "ink", stroke_width=1.4)
         ends = [axis.at(max(end, axis.low)) for end in (low, high)]
+        for at in ends:
+            canvas.line(middle - cap, at, middle + cap, at, "ink", stroke_width=1.4)
         canvas.line(middle, ends[0], middle, ends[1], "ink", stroke_width=1.4)
 
 
@@ -312,7 +311,7 @@ def _stacks(canvas: Canvas, chart: Stacks, top: float) -> float:
 
 
 def _lines(canvas: Canvas, chart: Lines, inks: Inks, top: float) -> float:
-    drawn = [(line, _ink(inks, line.name, n)) for n, line in enumerate(chart.lines)]
+    drawn = [(line, inks.get(line.name, n)) for n, line in enumerate(chart.lines)]
     named = [(f"{one.name}, {one.group}" if one.group else one.name, ink) for one, ink in drawn]
     top = _legend(canvas, named, top, lines=True)
     bottom = top + _HEIGHT - 70
@@ -383,10 +382,6 @@ def _points(canvas: Canvas, line: Line, flat: _Axis, upright: _Axis, ink: int) -
             if number == line.mark:
                 canvas.add("circle", cx=at[0], cy=at[1], r=7, class_=f"{name} s", stroke=fill,
                            fill="none", stroke_width=1.6)  # fmt: skip
-
-
-def _ink(inks: Inks, name: str, place: int) -> int:
-    return inks.get(name, place)
 
 
 def _tick(value: float) -> str:

@@ -96,9 +96,8 @@ def _point(
     cell: ReportCell, series: int, compared: Optional[Comparison], loss: bool
 ) -> ForestPoint:
     if compared is None:
-        return ForestPoint(
-            series, None, None, None, False, False, f"{cell.in_legend}: {cell.state}"
-        )
+        text = f"{cell.in_legend}: {cell.state}"
+        return ForestPoint(series, None, None, None, False, False, text)
     percent, low, high = compared.percent, compared.low, compared.high
     if loss:
         percent = 100 - percent

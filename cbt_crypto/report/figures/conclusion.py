@@ -54,8 +54,7 @@ def conclude(tables: Iterable[Table], configurations: Mapping[str, Any]) -> tupl
             cpu_per_io_percent=getattr(cell.comparisons.get("osd_cpu_us_per_io"), "percent", None),
         )
         for table in tables
-        for section in table.sections
-        for cell in section.cells
+        for section, cell in table.rows
         if not cell.is_baseline
         and "iops" in cell.comparisons
         and cell.comparisons["iops"].differs is not None
@@ -146,7 +145,7 @@ def loss_tables(report: Report, scenario: str) -> Iterator[Grid]:
     if report.baseline.dimension == "drive" or not any(map(_drive, tables)):
         return
     columns = tuple(sorted({table.op_size for table in tables if table.op_size is not None}))
-    cells = [cell for table in tables for s in table.sections for cell in s.cells]
+    cells = (cell for table in tables for cell in table.cells)
     names = dict.fromkeys(cell.name for cell in cells if not cell.is_baseline)
     modes = dict.fromkeys(section.mode for table in tables for section in table.sections)
     heads = ["Device", *(f"{wording.op_size(column)} % loss" for column in columns)]
@@ -158,7 +157,7 @@ def loss_tables(report: Report, scenario: str) -> Iterator[Grid]:
 
 
 def _drive(table: Table) -> Optional[str]:
-    drives = (cell.dimensions.get("drive") for s in table.sections for cell in s.cells)
+    drives = (cell.dimensions.get("drive") for cell in table.cells)
     return next((str(drive) for drive in drives if drive is not None), None)
 
 
@@ -168,7 +167,7 @@ def _rows(
     """By everything but the IO size; shallow queues first, as they were published."""
     rows: dict[tuple[int, str], dict[int, float]] = {}
     for table in tables:
-        for cell in (c for s in table.sections if s.mode == mode for c in s.cells):
+        for cell in (cell for section, cell in table.rows if section.mode == mode):
             comparison = cell.comparisons.get(figure)
             if cell.name == name and table.op_size is not None:
                 row = rows.setdefault((_depth(cell), _label(table, cell)), {})

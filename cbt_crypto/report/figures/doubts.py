@@ -166,17 +166,11 @@ def steadiness_sentences(iops: Floats) -> Iterator[str]:
     if change is None:
         return
     word = "rose" if change.share > 0 else "fell"
-    size = f"{abs(100 * change.share):.0f} %"
+    changed = f"throughput {word} by {abs(100 * change.share):.0f} %"
     if change.after_s is None:
-        yield (
-            f"throughput {word} by {size} over the {len(iops)} s that were measured: "
-            "its mean is no steady level"
-        )
+        yield f"{changed} over the {len(iops)} s that were measured: its mean is no steady level"
     else:
-        yield (
-            f"throughput {word} by {size} after {change.after_s} of {len(iops)} s: its mean mixes "
-            "two levels"
-        )
+        yield f"{changed} after {change.after_s} of {len(iops)} s: its mean mixes two levels"
 
 
 def change_of(iops: Floats) -> Optional[Change]:
@@ -518,12 +512,10 @@ def control_differs(
 ) -> Iterator[tuple[str, Table, Section, Comparison]]:
     """The figures in which the control is shown to differ from what it repeats, by key."""
     for table in tables:
-        for section in table.sections:
-            for cell in section.cells:
-                if cell.name == control:
-                    for key, compared in cell.comparisons.items():
-                        if compared.differs:
-                            yield key, table, section, compared
+        for section, cell in table.rows:
+            for key, compared in cell.comparisons.items() if cell.name == control else ():
+                if compared.differs:
+                    yield key, table, section, compared
 
 
 def control_sentences(tables: Iterable[Table], control: str) -> Iterator[str]:
@@ -572,12 +564,11 @@ def notes_of(table: Table) -> list[Note]:
     """Why cells failed and what is doubtful about others, in the order of the cells."""
     texts: dict[str, list[str]] = {}
     where: dict[str, dict[str, dict[str, None]]] = {}
-    for section in table.sections:
-        for cell in section.cells:
-            for text in cell_sentences(cell):
-                key = _NUMBER.sub("#", text)
-                texts.setdefault(key, []).append(text)
-                where.setdefault(key, {}).setdefault(section.label, {})[cell.name] = None
+    for section, cell in table.rows:
+        for text in cell_sentences(cell):
+            key = _NUMBER.sub("#", text)
+            texts.setdefault(key, []).append(text)
+            where.setdefault(key, {}).setdefault(section.label, {})[cell.name] = None
     return [
         Note(n, _merged(alike), _where({m: list(names) for m, names in where[key].items()}), key)
         for n, (key, alike) in enumerate(texts.items(), 1)

@@ -6,7 +6,6 @@ import difflib
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from cbt_crypto.archive.documents import (
     NEVER_COMPARED,
@@ -20,6 +19,7 @@ from cbt_crypto.archive.folder import label_of, matches
 from cbt_crypto.errors import UsageError
 from cbt_crypto.report import wording
 from cbt_crypto.report.model import ReportOptions
+from cbt_crypto.report.wording import mapping
 from cbt_crypto.results.cell.run import Run, dimensions_of
 
 #: Dimensions that have a place of their own in a table.
@@ -203,13 +203,7 @@ _PLP = {
 
 def groups(environment: Environment | None, dimension: str) -> Mapping[str, str]:
     """Drive -> its group; empty unless drives are compared and the archive describes them."""
-    drives: Any = getattr(environment, "drives", None)
-    if dimension != "drive" or not isinstance(drives, Mapping):
-        return {}
+    drives = mapping(getattr(environment, "drives", None) if dimension == "drive" else None)
     facts = {str(name): about for name, about in drives.items() if isinstance(about, Mapping)}
-    return {name: _group(about) for name, about in facts.items()}
-
-
-def _group(about: Mapping[str, Any]) -> str:
-    plp = about.get("plp")
-    return _PLP[plp if isinstance(plp, bool) else None]
+    told = {name: about.get("plp") for name, about in facts.items()}
+    return {name: _PLP[plp if isinstance(plp, bool) else None] for name, plp in told.items()}

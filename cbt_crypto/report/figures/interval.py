@@ -99,24 +99,15 @@ class KnownSpread:
 
     def like(self, dimensions: Mapping[str, Scalar], direction: str) -> Optional[LoadRuns]:
         """That workload there; None where it was not measured."""
-        wanted = _plain(dimensions)
-        for load in self.loads:
-            if load.direction == direction and _plain(load.dimensions) == wanted:
-                return load
-        return None
+        wanted = direction, _plain(dimensions)
+        loads = (load for load in self.loads if (load.direction, _plain(load.dimensions)) == wanted)
+        return next(loads, None)
 
 
 def _variance(metric: Metric, load: LoadRuns, value: Scalar) -> Optional[tuple[float, int]]:
     by_row = {name: repeats.variance_of(load.values(metric, name)) for name in load.cells}
-    of_row = by_row.get(value)
-    if of_row is not None and of_row[1] >= _FEWEST_DEGREES:
-        return of_row
-    others = [
-        variance
-        for variance in by_row.values()
-        if variance is not None and variance[1] >= _FEWEST_DEGREES
-    ]
-    return max(others, default=None)
+    known = {name: v for name, v in by_row.items() if v is not None and v[1] >= _FEWEST_DEGREES}
+    return known.get(value) or max(known.values(), default=None)
 
 
 def _plain(dimensions: Mapping[str, Scalar]) -> dict[str, Scalar]:

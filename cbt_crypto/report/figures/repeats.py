@@ -317,9 +317,10 @@ def _beside(
         return found
     if len(pairs) < 2:
         return None
-    center, error = _student(pairs)
+    error = math.sqrt(repetition.variance(pairs) / len(pairs))
+    half = StandardError(error, len(pairs) - 1).half
     basis = f"{len(pairs)} pairs of turns of two groups on one deployment; no verdict"
-    return Estimate(center, error.half, Level.RUN, basis)
+    return Estimate(math.fsum(pairs) / len(pairs), half, Level.RUN, basis)
 
 
 def _apart(
@@ -367,11 +368,6 @@ def _in_turns(differences: Sequence[float], clusters: int) -> Optional[Estimate]
     errors = (StandardError(error, estimated.count - 1, is_sequence=True),)
     p = errors[0].p(estimated.center)
     return Estimate(estimated.center, estimated.half, Level.TURNS, basis, p, errors)
-
-
-def _student(values: Sequence[float]) -> tuple[float, StandardError]:
-    error = math.sqrt(repetition.variance(values) / len(values))
-    return math.fsum(values) / len(values), StandardError(error, len(values) - 1)
 
 
 def of_known_spread(center: float, parts: Iterable[tuple[float, int, int]], basis: str) -> Estimate:

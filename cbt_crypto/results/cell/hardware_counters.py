@@ -125,9 +125,8 @@ def energy_used(
         use = host_energy.use(window)
         shortfall = window.shortfall(use.seconds if use else 0.0)
         if use is None or shortfall:
-            problems.append(
-                Problem("", f"{host_energy.host}: the record of its energy {shortfall}")
-            )
+            sentence = f"the record of its energy {shortfall}"
+            problems.append(Problem("", f"{host_energy.host}: {sentence}"))
         else:
             uses.append(use)
     return tuple(uses) if len(uses) == len(cell.osd_hosts) else ()
@@ -298,13 +297,13 @@ def crypto_percent(text: str) -> float:
 
 
 def _local(started: Optional[re.Match[str]]) -> Optional[float]:
+    if started is None:
+        return None
     try:
-        when = (
-            datetime.strptime(started.group(1).strip(), "%a %b %d %H:%M:%S %Y") if started else None
-        )
+        when = datetime.strptime(started.group(1).strip(), "%a %b %d %H:%M:%S %Y")
     except ValueError:
         return None
-    return None if when is None else when.replace(tzinfo=timezone.utc).timestamp()
+    return when.replace(tzinfo=timezone.utc).timestamp()
 
 
 def _intervals(text: str) -> list[tuple[float, str, Optional[float]]]:
@@ -320,10 +319,8 @@ def _intervals(text: str) -> list[tuple[float, str, Optional[float]]]:
 
 
 def _event(line: str) -> Optional[str]:
-    for event in _COUNTED:
-        if re.search(rf"(?<![\w-]){event}(?![\w-])", line.split("#", maxsplit=1)[0]):
-            return event
-    return None
+    text = line.partition("#")[0]
+    return next((e for e in _COUNTED if re.search(rf"(?<![\w-]){e}(?![\w-])", text)), None)
 
 
 def _count(line: str, words: list[str]) -> Optional[float]:

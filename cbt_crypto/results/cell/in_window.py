@@ -103,9 +103,8 @@ class _Sum:
             counts = self._counts[number]
             used = counts.any(axis=0)
             if used.any():
-                directions[name] = SecondBins(
-                    counts[:, used].astype(np.float64), self._middles[used]
-                )
+                filled = counts[:, used].astype(np.float64)
+                directions[name] = SecondBins(filled, self._middles[used])
         return directions
 
 
@@ -272,14 +271,8 @@ def other_seconds(directions: Sequence[str], by_direction: Mapping[str, InWindow
         if in_window is None:
             yield f"figures of {direction}s cover all that fio measured: no log has them"
             continue
-        lacking = [
-            figure
-            for figure, value in (
-                ("mean latency", in_window.clat_ns_mean),
-                ("percentiles", in_window.clat_ns_max),
-            )
-            if value is None
-        ]
+        figures = {"mean latency": in_window.clat_ns_mean, "percentiles": in_window.clat_ns_max}
+        lacking = [figure for figure, value in figures.items() if value is None]
         if lacking:
             yield (
                 f"{' and '.join(lacking)} of {direction}s cover all that fio measured, the other"

@@ -114,12 +114,9 @@ class NodeSamples(Sampled[NodeSeries]):
         )
 
     def _process_cores(self, window: Window) -> Optional[dict[str, float]]:
-        low, high = window.start_s + self.offset_s, window.end_s + self.offset_s
-        samples = [
-            sample
-            for sample in self.series.processes
-            if low - _EDGE_S <= sample.epoch_s <= high + _EDGE_S
-        ]
+        low = window.start_s + self.offset_s - _EDGE_S
+        high = window.end_s + self.offset_s + _EDGE_S
+        samples = [sample for sample in self.series.processes if low <= sample.epoch_s <= high]
         if len(samples) < 2:
             return None
         seconds = samples[-1].epoch_s - samples[0].epoch_s

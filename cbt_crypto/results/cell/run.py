@@ -417,9 +417,8 @@ def _perf(
 ) -> Iterator[hardware_counters.PerfUse]:
     for host in cell.osd_hosts:
         try:
-            use = hardware_counters.read_perf(
-                folder.below(f"perf.{host}"), host, window, cell.started
-            )
+            perf = folder.below(f"perf.{host}")
+            use = hardware_counters.read_perf(perf, host, window, cell.started)
         except Malformed as error:
             problems.append(Problem("", str(error)))
             continue

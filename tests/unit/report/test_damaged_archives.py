@@ -287,6 +287,13 @@ def test_a_process_may_not_name_a_file_outside_of_the_archive(small):
     assert cell.reason is not None and "outside of the archive" in cell.reason
 
 
+def test_a_host_whose_name_leads_out_of_the_archive_has_no_samples(small):
+    _change_cell(small, osd_hosts=["../../etc"])
+    cell = _cell(build(small))
+    assert cell.state == "measured"
+    assert "names 'perf.../../etc', which is outside of the archive" in cell.warnings
+
+
 def test_a_link_out_of_the_archive_is_not_followed(small):
     path = small / CELL / JSON
     outside = small.parent / "outside.json"
