@@ -245,7 +245,7 @@ def preamble(tmp_dir: str) -> str:
     """What every script relies on: `$SUDO` (keeps our mark), `$BARE_SUDO`, `$CBT_CRYPTO_UID`."""
     return (
         # What somebody has in his environment would be stronger than ceph.conf.
-        "unset CEPH_ARGS CEPH_CONF CEPH_KEYRING CEPH_LIB\n"
+        "unset CEPH_ARGS CEPH_KEYRING\n"
         f"export {MARK}={shlex.quote(tmp_dir)}@$CBT_HOST CBT_CRYPTO_UID=$(id -u)\n"
         # Without sudo, OSDs on files work all the same; what needs root says so itself.
         "SUDO=; BARE_SUDO=\n"
