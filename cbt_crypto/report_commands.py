@@ -105,7 +105,7 @@ def report(
     browser = _browser() if pdf else None
     place = out_dir or archive
     if out_dir is not None:
-        _check_other(out_dir, archive)
+        _check_named(out_dir, archive, ["report.pdf"] if pdf else [])
     if watched:
         if fresh:
             build(archive, ReportOptions(**options), fresh=True)
@@ -135,6 +135,15 @@ def _check_other(out_dir: Path, archive: Optional[Path] = None) -> None:
         raise UsageError(
             f"{out_dir}: is another archive, with a report of its own; name another -o"
         )
+
+
+def _check_named(out_dir: Path, archive: Optional[Path] = None, more: Sequence[str] = ()) -> None:
+    """Raise UsageError for an `-o` in which more than a report of ours would be replaced."""
+    from cbt_crypto.report.files import check_replaced  # noqa: PLC0415
+
+    _check_other(out_dir, archive)
+    if archive is None or out_dir.resolve() != archive.resolve():
+        check_replaced(out_dir, more)
 
 
 def _place_of(pack: Path, built: Report) -> Path:
@@ -256,7 +265,7 @@ def compare(
     from cbt_crypto.report import ReportOptions  # noqa: PLC0415
     from cbt_crypto.report.comparison import compare as compare_archives  # noqa: PLC0415
 
-    _check_other(out_dir)
+    _check_named(out_dir)
     with contextlib.ExitStack() as stack:
         paths = {name: _unpacked_path(path, stack) for name, path in _named(archives).items()}
         _finish(compare_archives(paths, ReportOptions(**options), baselines), out_dir)

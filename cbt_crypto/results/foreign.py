@@ -248,7 +248,7 @@ def lay_out(archive: Path, out: Path) -> int:
 
 
 class _Room:
-    """What may be written: of files on disk no more than so many times what they take there."""
+    """What may be written: at most `MOST_TIMES` what the files read take on disk."""
 
     def __init__(self) -> None:
         self._left, self._known = FREE_BYTES, set[tuple[int, int]]()
@@ -265,7 +265,7 @@ class _Room:
         self._left -= len(data)
         if self._left < 0:
             most = f"more than {MOST_TIMES} times the archive's size would be written"
-            raise Malformed(f"is sparse, or is named too often: {most}")
+            raise Malformed(f"is sparse, or several cells name it: {most}")
         return data
 
 

@@ -148,7 +148,7 @@ def test_a_small_archive_does_not_fill_the_disk(tmp_path: Path) -> None:
     assert lay_out(made, tmp_path / "out") == 1, "each file is one process's"
     cell["processes"].append({**first, "volume": "3", "json": "./json_output.0.c0"})
     (folder / "cell.json").write_text(json.dumps(cell))
-    with pytest.raises(UsageError, match="sparse, or is named too often: more than 100 times the"):
+    with pytest.raises(UsageError, match="sparse, or several cells name it: more than 100 times "):
         lay_out(made, tmp_path / "again")
     assert not (tmp_path / "again").exists()
 
