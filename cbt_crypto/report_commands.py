@@ -27,7 +27,7 @@ from rich.filesize import decimal
 from rich.text import Text
 
 from cbt_crypto import command_line
-from cbt_crypto.archive.files import read_json, write_whole
+from cbt_crypto.archive.files import one_line, read_json, write_whole
 from cbt_crypto.archive.pack import Pack, is_pack, opened, pack, pack_summary
 from cbt_crypto.command_line import archive_argument, archives_argument, examples, say, say_error
 from cbt_crypto.errors import RunError, UsageError
@@ -373,6 +373,8 @@ def _named(texts: Sequence[str]) -> dict[str, Path]:
         name, equals, path = text.partition("=")
         if not equals:
             name, path = Path(text).resolve().name.removesuffix(".zip"), text
+        # What is no text can be in a file's name, and in no page.
+        name = one_line(name)
         if not (name and path):
             raise UsageError(f"{text!r}: write NAME=DIR, a name for the archive and where it is")
         if name in named:

@@ -45,17 +45,17 @@ def show_plan(plan: Plan, console: Console, like: Optional[Path] = None) -> None
     console.print(table)
     console.print()
     for sentence in memory_warnings(plan.campaign, plan.to_measure):
-        console.print(f"warning: {sentence}", highlight=False, markup=False, soft_wrap=True)
+        console.print(Text(f"warning: {sentence}"), soft_wrap=True)
     in_all = [_in_all(plan)] if earlier is None else []
     for line in (_summary(plan), *in_all, *_buys(plan, earlier)):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.print(Text(line), soft_wrap=True)
     if earlier is not None and like is not None:
         words = in_words(predict(plan, earlier), like)
         if earlier.is_emulated:
             words += f"\nwarning: {like} has emulated processors; its times are of such a lab alone"
-        console.print(words, highlight=False, markup=False, soft_wrap=True)
+        console.print(Text(words), soft_wrap=True)
         for sentence in _allocation(plan, earlier):
-            console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+            console.print(Text(sentence), soft_wrap=True)
 
 
 def plan_document(plan: Plan, archive: Optional[Path]) -> dict[str, Any]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import os
+import shutil
 import stat
 import threading
 import zipfile
@@ -336,6 +338,23 @@ def test_the_commands_end_with_2_then(
     for words in (["report", small], ["compare", f"A={small}", f"B={other}"]):
         done = said(*words, "-o", tmp_path / "out")
         assert done.exit_code == 2 and "name another directory with -o" in done.output
+
+
+def test_a_directory_whose_name_is_markup_or_no_text(
+    small: Path, tmp_path: Path, measured_again: Callable[[Path, Path], Path]
+) -> None:
+    """`run` ended in a traceback once all was measured, and `compare` in one as it wrote."""
+    place = small.rename(tmp_path / "a[") / "x]:smile:"
+    place.mkdir()
+    shutil.move(place.parent / "results", place)
+    console = Console(file=io.StringIO(), width=80)
+    report.publish(place, console)
+    assert isinstance(console.file, io.StringIO)
+    assert f"\nReport: {place}/report.html\n" in console.file.getvalue()
+    bytes_alone = place.rename(tmp_path / os.fsdecode(b"a\xff"))
+    other = measured_again(bytes_alone, tmp_path / "other")
+    done = said("compare", bytes_alone, other, "-o", tmp_path / "out")
+    assert done.exit_code == 0, done.output
 
 
 def test_a_campaign_that_was_measured_ends_with_1(small: Path) -> None:
