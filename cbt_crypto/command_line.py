@@ -288,6 +288,9 @@ def _guarded(invoke: Any, ctx: click.Context, failure: int) -> Any:
         except KeyboardInterrupt:
             say_error("interrupted")
             sys.exit(failure)
+        except MemoryError:
+            say_error("memory ran out, or a process of this command was killed; free some memory")
+            sys.exit(failure)
         except OSError as error:
             if error.errno == errno.ENOENT and error.filename is None:  # os.getcwd() alone
                 say_error("the current directory was removed; change to another one")

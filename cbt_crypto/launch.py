@@ -18,6 +18,7 @@ from typing import Optional
 
 import click
 from rich.console import Console
+from rich.text import Text
 
 from cbt_crypto.archive.files import printable
 from cbt_crypto.command_line import RunOptions, say_error, say_notes
@@ -239,7 +240,7 @@ def _tell_changes(archive: Path, campaign: Campaign, console: Console) -> None:
 
 
 def _say(console: Console, text: str) -> None:
-    console.print(printable(text), highlight=False, markup=False, soft_wrap=True)
+    console.print(Text(printable(text)), soft_wrap=True)
 
 
 def _status(outcome: Outcome) -> int:

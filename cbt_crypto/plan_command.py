@@ -9,6 +9,7 @@ from typing import Optional
 
 import click
 from rich.console import Console
+from rich.text import Text
 
 from cbt_crypto.command_line import RunOptions, say, say_notes
 from cbt_crypto.engine import Engine
@@ -53,7 +54,7 @@ def archive_of(campaign: Campaign, options: RunOptions) -> Path:
 def tell_engine(engine: Engine, console: Console) -> None:
     """Print which engine runs the campaign."""
     commit = f" at {engine.commit[:12]}" if engine.commit else ""
-    console.print(f"engine: {engine.name} {engine.version}{commit}", highlight=False)
+    console.print(Text(f"engine: {engine.name} {engine.version}{commit}"))
 
 
 def show(options: RunOptions, as_json: bool = False) -> None:

@@ -28,7 +28,7 @@ from rich.filesize import decimal
 from rich.text import Text
 
 from cbt_crypto import command_line
-from cbt_crypto.archive.files import read_json, write_whole
+from cbt_crypto.archive.files import one_line, read_json, write_whole
 from cbt_crypto.archive.pack import Pack, is_pack, opened, pack, pack_summary
 from cbt_crypto.command_line import archive_argument, archives_argument, examples, say, say_error
 from cbt_crypto.errors import RunError, UsageError
@@ -106,7 +106,7 @@ def report(
     browser = _browser() if pdf else None
     place = out_dir or archive
     if out_dir is not None:
-        _check_other(out_dir, archive)
+        _check_named(out_dir, archive, ["report.pdf"] if pdf else [])
     if watched:
         if fresh:
             build(archive, ReportOptions(**options), fresh=True)
@@ -136,6 +136,15 @@ def _check_other(out_dir: Path, archive: Optional[Path] = None) -> None:
         raise UsageError(
             f"{out_dir}: is another archive, with a report of its own; name another -o"
         )
+
+
+def _check_named(out_dir: Path, archive: Optional[Path] = None, more: Sequence[str] = ()) -> None:
+    """Raise UsageError for an `-o` in which more than a report of ours would be replaced."""
+    from cbt_crypto.report.files import check_replaced  # noqa: PLC0415
+
+    _check_other(out_dir, archive)
+    if archive is None or out_dir.resolve() != archive.resolve():
+        check_replaced(out_dir, more)
 
 
 def _place_of(pack: Path, built: Report) -> Path:
@@ -273,7 +282,7 @@ def compare(
     from cbt_crypto.report import ReportOptions  # noqa: PLC0415
     from cbt_crypto.report.comparison import compare as compare_archives  # noqa: PLC0415
 
-    _check_other(out_dir)
+    _check_named(out_dir)
     with contextlib.ExitStack() as stack:
         paths = {name: _unpacked_path(path, stack) for name, path in _named(archives).items()}
         _finish(compare_archives(paths, ReportOptions(**options), baselines), out_dir)
@@ -381,6 +390,8 @@ def _named(texts: Sequence[str]) -> dict[str, Path]:
         name, equals, path = text.partition("=")
         if not equals:
             name, path = Path(text).resolve().name.removesuffix(".zip"), text
+        # What is no text can be in a file's name, and in no page.
+        name = one_line(name)
         if not (name and path):
             raise UsageError(f"{text!r}: write NAME=DIR, a name for the archive and where it is")
         if name in named:

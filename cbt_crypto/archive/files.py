@@ -188,6 +188,8 @@ def _count(node: Any, depth: int, seen: list[int]) -> None:
 STREAM_LIMIT = 4 << 30
 #: The longest line that a log may have, in bytes; fio's histogram lines take some 20,000.
 LINE_LIMIT = 1 << 20
+#: Members of a gzip file: collectl writes one, and of empty ones a MiB takes seconds.
+_MOST_MEMBERS = 1000
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -238,7 +240,7 @@ class Stream:
         # Twice as fast as zlib; distributions' packages do without it.
         inflating = importlib.import_module("isal.isal_zlib" if find_spec("isal") else "zlib")
         damaged: type[Exception] = inflating.error
-        inflater = inflating.decompressobj(wbits=31)
+        inflater, members = inflating.decompressobj(wbits=31), 0
         while head:
             try:
                 piece = inflater.decompress(head, self._piece)
@@ -248,6 +250,11 @@ class Stream:
                 yield piece
             head = inflater.unconsumed_tail
             if inflater.eof:
+                members += 1
+                if members > _MOST_MEMBERS:
+                    raise Malformed(
+                        f"has more than {_MOST_MEMBERS} gzip members, so it was not read"
+                    )
                 head = inflater.unused_data
                 inflater = inflating.decompressobj(wbits=31)
                 self.truncated = False

@@ -250,19 +250,20 @@ def _appended(path: Path, data: bytes) -> bool:
     return True
 
 
-#: The numbers of a step, and what none of them reaches.
-_NUMBERS, _MOST = ("seconds", "seconds_measured", "seconds_ramp", "mib"), 1e12
+#: The numbers of a step, and the most of each: ten years, as in documents; an exabyte.
+_NUMBERS = {"seconds": 3.2e8, "seconds_measured": 3.2e8, "seconds_ramp": 3.2e8, "mib": 1e12}
 
 
 def steps_of(archive: Path) -> list[dict[str, Any]]:
     """Return the steps in an archive's timeline.json whose numbers are numbers."""
     steps = (files.read_json(_path(archive)) or {}).get("steps")
-    return [step for step in steps if _is_step(step)] if isinstance(steps, list) else []
+    found = [step for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
+    return [step for step in found if _is_step(step)]
 
 
-def _is_step(step: Any) -> bool:
-    numbers = [step.get(key) or 0 for key in _NUMBERS] if isinstance(step, dict) else [None]
-    return all(isinstance(number, (int, float)) and 0 <= number < _MOST for number in numbers)
+def _is_step(step: Mapping[str, Any]) -> bool:
+    numbers = [(step.get(key) or 0, most) for key, most in _NUMBERS.items()]
+    return all(isinstance(number, (int, float)) and 0 <= number < most for number, most in numbers)
 
 
 def beyond_the_file(step: Mapping[str, Any]) -> float:
@@ -282,5 +283,5 @@ def usual_seconds(steps: list[dict[str, Any]], kind: str, **about: Any) -> Optio
     """Median seconds of the steps of that kind and with those values; None without any."""
     wanted = {"step": kind, **about}.items()
     alike = (step for step in steps if all(step.get(key) == value for key, value in wanted))
-    seconds = [step["seconds"] for step in alike if "seconds" in step]
+    seconds = [step["seconds"] for step in alike if isinstance(step.get("seconds"), (int, float))]
     return float(median(seconds)) if seconds else None

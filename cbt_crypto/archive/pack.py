@@ -210,7 +210,7 @@ def opened(path: Path, prefix: str = _TEMPORARY) -> Iterator[Pack]:
         except Malformed as error:
             raise UsageError(f"{path}: {error}") from None
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError,
-                UnicodeDecodeError):  # fmt: skip
+                ValueError, OverflowError):  # fmt: skip
             raise UsageError(f"{path}: is not a pack, or is damaged; ask for it again") from None
         except OSError as error:
             raise UsageError(f"{path}: cannot be unpacked ({error.strerror})") from None

@@ -270,4 +270,4 @@ def _print_nodes(lab: Lab) -> None:
         table.add_row(node.name, node.address, f"{node.ssh_host}:{node.ssh_port}", state)
     console = Console()
     console.print(table)
-    console.print(f"ssh -F {access.config_path(lab)} {lab.head.name}", soft_wrap=True)
+    console.print(Text(f"ssh -F {access.config_path(lab)} {lab.head.name}"), soft_wrap=True)

@@ -16,6 +16,7 @@ from typing import IO, Optional, Union
 from pydantic import BaseModel, ConfigDict, Field
 from rich.console import Console
 from rich.status import Status
+from rich.text import Text
 from typing_extensions import Self
 
 from cbt_crypto.errors import UsageError
@@ -249,5 +250,5 @@ class Steps:
         if self._text and done:
             seconds = time.monotonic() - self._started
             line = f"{self._text}  {seconds:.0f} s"
-            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+            self._console.print(Text(line), soft_wrap=True)
         self._text = ""

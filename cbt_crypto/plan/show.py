@@ -44,7 +44,7 @@ def show_plan(plan: Plan, console: Console, like: Optional[Path] = None) -> None
     console.print(table)
     console.print()
     for line in _sentences(plan, earlier):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.print(Text(line), soft_wrap=True)
 
 
 def _sentences(plan: Plan, earlier: Optional[Earlier]) -> Iterator[str]:

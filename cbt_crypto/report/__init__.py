@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.text import Text
 
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.report.build import build
@@ -27,4 +28,4 @@ def publish(archive: Path, console: Console, only: Sequence[str] = ()) -> None:
     printed = build(archive, ReportOptions(only=tuple(only))) if only else built
     show(printed, widened(console))
     page = next(path for path in paths if path.name == "report.html")
-    console.print(f"\nReport: {page.resolve()}", highlight=False, soft_wrap=True)
+    console.print(Text(f"\nReport: {page.resolve()}"), soft_wrap=True)

@@ -30,8 +30,8 @@ _CEPH_USER = re.compile(r"(?<!\w)(client\.)(?!\d+\b)([\w-]+)")
 #: What may be a host's name, with its domain; and what separates the words in it.
 _NAME = re.compile(r"[\w-]+(?:\.[\w-]+)*")
 _SEPARATOR = re.compile(r"([-._])")
-#: No name has more characters; what has is looked through for hosts alone.
-_LONGEST_NAME = 1000
+#: No host's name has more characters (RFC 1035); a longer word is replaced whole.
+_LONGEST_NAME = 253
 #: Nor has a report that people read a longer text; the rest of one is left out.
 _LONGEST_TEXT = 200_000
 #: What names hosts in a ceph.conf, and a word there: `host = node1`, `mon_host = v2:node1:3300/0`.
@@ -100,12 +100,14 @@ class Hider:
         named = [host for host in words if host and not _is_address(host)]
         # People write a host's own name where the file has its domain too.
         short = {host.partition(".")[0]: words[host] for host in named}
-        self._words = {name: word for name, word in {**short, **words}.items() if name}
+        known = {**short, **words}.items()
+        self._words = {name: word for name, word in known if 0 < len(name) <= _LONGEST_NAME}
         # What else is in their domain: a switch, a registry.
         self._domains = {host.partition(".")[2] for host in named} - {""}
-        split = [_SEPARATOR.split(name) for name in self._words]
-        self._begins = {pieces[0] for pieces in split}
-        self._pieces = max(map(len, split), default=0)
+        #: First piece -> of how many pieces names are that begin so.
+        self._begins: dict[str, set[int]] = {}
+        for first, *more in map(_SEPARATOR.split, self._words):
+            self._begins.setdefault(first, set()).add(1 + len(more))
         self._numbers: dict[tuple[str, str], str] = {}
 
     def __call__(self, text: str) -> str:
@@ -120,7 +122,9 @@ class Hider:
     def _name(self, text: str) -> str:
         """A word with its dots: a host, something in a domain of theirs, or what contains one."""
         name, domains = text.lower(), self._domains
-        labels = name.split(".") if len(name) <= _LONGEST_NAME else []
+        if len(name) > _LONGEST_NAME:
+            return self._numbered("name", name)
+        labels = name.split(".")
         ends = [".".join(labels[start:]) for start in range(len(labels))]
         end = next((end for end in ends if end in self._words or end in domains), None)
         # In a domain that is called like a host, what stands before it is a name as well.
@@ -134,9 +138,9 @@ class Hider:
         """A word with other names for the hosts in it, as in `ssh-node1` and `node1.log`."""
         pieces, renamed, at = _SEPARATOR.split(text), "", 0
         while at < len(pieces):
-            lengths = range(min(self._pieces, len(pieces) - at), 0, -1)
+            lengths = sorted(self._begins.get(pieces[at].lower(), ()), reverse=True)
             fitting = (n for n in lengths if "".join(pieces[at : at + n]).lower() in self._words)
-            length = next(fitting, 0) if pieces[at].lower() in self._begins else 0
+            length = next(fitting, 0)
             name = "".join(pieces[at : at + length]).lower()
             renamed += self._words[name] if length else pieces[at]
             at += length or 1

@@ -8,6 +8,7 @@ import signal
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -101,6 +102,7 @@ def build(archive: Path, options: Optional[ReportOptions] = None, *, fresh: bool
     """Read an archive and compare its configurations; cells that the cache knows unless `fresh`.
 
     UsageError for no archive or a bad option; a bad file is a warning or a failed cell.
+    MemoryError also if one of the processes that read cells is killed.
     """
     options = options or ReportOptions()
     opened = open_archive(archive)
@@ -130,8 +132,12 @@ def _read(read: Callable[[PlannedCell], ReadCell], cells: Sequence[PlannedCell])
     workers = min(len(os.sched_getaffinity(0)), len(cells))
     if workers < 2 or len(cells) < _WORTH_A_POOL:
         return [read(cell) for cell in cells]
-    with ProcessPoolExecutor(workers, initializer=_end_with, initargs=(os.getpid(),)) as pool:
-        return list(pool.map(read, cells))
+    try:
+        with ProcessPoolExecutor(workers, initializer=_end_with, initargs=(os.getpid(),)) as pool:
+            return list(pool.map(read, cells))
+    except BrokenProcessPool:
+        # That is whom the system ends when there is none.
+        raise MemoryError from None
 
 
 def _end_with(parent: int) -> None:

@@ -338,6 +338,7 @@ class ReportDocument(_OpenModel):
     conclusions: list[ConclusionPart] = []
     tables: list[TablePart]
     records: list[dict[str, _Value]] = []
+    charts: list[str] = Field([], description="files in charts/ that were written with it")
 
 
 def report_schema() -> dict[str, Any]:

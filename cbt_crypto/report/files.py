@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Optional
 
-from cbt_crypto.archive.files import held, numbered, write_whole
+from cbt_crypto.archive.files import (
+    Malformed,
+    held,
+    numbered,
+    open_regular,
+    read_json,
+    write_whole,
+)
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.report.charts import chart_values
 from cbt_crypto.report.charts.draw import chart_svg, file_name
@@ -22,6 +32,9 @@ from cbt_crypto.report.model import Report, without_missing
 from cbt_crypto.report.page import OfTables, charts_of, page
 
 _FILES = ("report.md", "report.csv", "report-wide.csv", "report.json", "report.html")
+#: How a report.json of ours begins, in every format; and the charts that one may list.
+_OURS = re.compile(rb'\{\s*"format":\s*\d+,\s*"title":')
+_CHART = re.compile(r"charts/[\w.-]+\.(svg|folded)", re.ASCII)
 
 
 def write(report: Report, out_dir: Path, reload_s: Optional[int] = None) -> list[Path]:
@@ -33,21 +46,59 @@ def write(report: Report, out_dir: Path, reload_s: Optional[int] = None) -> list
     _check_place(out_dir)
     shown = without_missing(report)
     of_tables = charts_of(shown)
-    as_json = json.dumps(document(report), ensure_ascii=False, allow_nan=False) + "\n"
+    drawn = _apart(_drawn(shown, of_tables))
+    everything = {**document(report), "charts": list(drawn)}
+    as_json = json.dumps(everything, ensure_ascii=False, allow_nan=False) + "\n"
     html = page(shown, reload_s, of_tables)
     texts = dict(zip(_FILES, (markdown(shown), tidy(report), wide(report), as_json, html)))
-    texts |= _apart(_drawn(shown, of_tables))
+    texts |= drawn
     try:
         out_dir.mkdir(parents=True, exist_ok=True)
         # Whoever owns the directory may put a link in the place of each one below it, at any time.
         with held(out_dir) as out:
+            before = _charts(out / "report.json")
             (out / "charts").mkdir(exist_ok=True)
             with held(out / "charts", os.O_NOFOLLOW) as charts:
                 for name, text in texts.items():
                     write_whole((charts if "/" in name else out) / Path(name).name, text)
+                for name in before - texts.keys():
+                    _remove(charts / Path(name).name)
         return [out_dir / name for name in texts]
     except OSError as error:
         raise RunError(f"{out_dir}: the report cannot be written ({error.strerror})") from None
+
+
+def check_replaced(out_dir: Path, more: Iterable[str] = ()) -> None:
+    """Raise UsageError for a directory with files of these names that no report of ours wrote."""
+    names = [name for name in (*_FILES, *more) if os.path.lexists(out_dir / name)]
+    names += [f"charts/{path.name}" for path in out_dir.glob("charts/*")]
+    found = [name for name in names if "/" not in name or _CHART.fullmatch(name)]
+    if found and not _is_ours(out_dir / "report.json"):
+        raise UsageError(
+            f"{out_dir / found[0]}: is of no report of cbt-crypto's, and would be replaced; "
+            "name another directory with -o"
+        )
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        with open_regular(path) as file:
+            return _OURS.match(file.read(100)) is not None
+    except (Malformed, OSError):
+        return False
+
+
+def _charts(path: Path) -> set[str]:
+    """The charts that the report.json there lists as its own."""
+    listed = (read_json(path) or {}).get("charts") if _is_ours(path) else None
+    names = listed if isinstance(listed, list) else []
+    return {name for name in names if isinstance(name, str) and _CHART.fullmatch(name)}
+
+
+def _remove(chart: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        if stat.S_ISREG(chart.lstat().st_mode):
+            chart.unlink()
 
 
 def _check_place(out_dir: Path) -> None:

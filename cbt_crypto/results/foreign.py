@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from cbt_crypto.archive.documents import FORMAT, CellDocument, PlannedCell, Process, Proof
 from cbt_crypto.archive.files import Malformed, numbered, read_yaml
 from cbt_crypto.archive.folder import Archive, Folder, open_archive
+from cbt_crypto.archive.pack import FREE_BYTES, MOST_TIMES
 from cbt_crypto.errors import UsageError
 from cbt_crypto.results.cell.run import Run, dimensions_of, read_unproved_run
 from cbt_crypto.results.readers.fio import Job
@@ -246,13 +247,36 @@ def lay_out(archive: Path, out: Path) -> int:
     return count
 
 
+class _Room:
+    """What may be written: at most `MOST_TIMES` what the files read take on disk."""
+
+    def __init__(self) -> None:
+        self._left, self._known = FREE_BYTES, set[tuple[int, int]]()
+
+    def read(self, folder: Folder, name: str) -> Optional[bytes]:
+        """The content of a file, to be written once; None if there is none. Raises Malformed."""
+        data = folder.read(name)
+        if data is None:
+            return None
+        status = folder.path(name).stat()
+        if (place := (status.st_dev, status.st_ino)) not in self._known:
+            self._known.add(place)
+            self._left += MOST_TIMES * status.st_blocks * 512
+        self._left -= len(data)
+        if self._left < 0:
+            most = f"more than {MOST_TIMES} times the archive's size would be written"
+            raise Malformed(f"is sparse, or several cells name it: {most}")
+        return data
+
+
 def _lay_out_all(opened: Archive, names: Mapping[str, str], out: Path) -> int:
+    room = _Room()
     count = sum(
-        _lay_out(opened.folder, planned, out / names[planned.configuration])
+        _lay_out(opened.folder, planned, out / names[planned.configuration], room)
         for planned in opened.plan.cells
     )
-    described = opened.folder.below("results").read("cbt_config.yaml")
     for archive_out in out.glob("*"):
+        described = room.read(opened.folder.below("results"), "cbt_config.yaml")
         _write(archive_out / "results" / "cbt_config.yaml", described or b"")
     return count
 
@@ -266,12 +290,12 @@ def _folders(configurations: Iterable[str]) -> dict[str, str]:
     return names
 
 
-def _lay_out(archive: Folder, planned: PlannedCell, archive_out: Path) -> int:
+def _lay_out(archive: Folder, planned: PlannedCell, archive_out: Path, room: _Room) -> int:
     load = [planned.scenario, {str(key): value for key, value in planned.parameters.items()}]
     digest = hashlib.sha1(json.dumps(load, sort_keys=True, default=str).encode()).hexdigest()[:8]
     run = archive_out / "results" / f"{planned.iteration:08}" / f"id-{digest}"
     count = 0
-    for name, data in _results(archive.cell(planned.path)):
+    for name, data in _results(archive.cell(planned.path), room):
         _write(run / name, data)
         count += 1
     return count
@@ -283,7 +307,7 @@ def _write(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def _results(folder: Folder) -> Iterator[tuple[str, bytes]]:
+def _results(folder: Folder, room: _Room) -> Iterator[tuple[str, bytes]]:
     """Path in upstream's layout and content, for each process of a finished, proved cell."""
     try:
         cell = folder.document("cell.json", CellDocument)
@@ -292,8 +316,10 @@ def _results(folder: Folder) -> Iterator[tuple[str, bytes]]:
         return
     if cell is None or cell.state != "finished" or proof is None or not proof.holds:
         return
-    for process in cell.processes:
-        data = folder.read(process.json_file) if process.kind == "fio" else None
+    # A file that several name is the result of one.
+    processes = {p.json_file: p for p in reversed(cell.processes) if p.kind == "fio"}
+    for process in reversed(processes.values()):
+        data = room.read(folder, process.json_file)
         if data is not None:
             yield _name(cell, process), data
 

@@ -143,10 +143,8 @@ class CampaignProgress:
             self._bar.refresh()
         else:
             minutes, seconds = divmod(int(time.monotonic() - self._started), 60)
-            self._console.print(
-                f"[{minutes:3d}:{seconds:02d}] {printable(text)}", highlight=False, markup=False,
-                soft_wrap=True,
-            )  # fmt: skip
+            line = Text(f"[{minutes:3d}:{seconds:02d}] {printable(text)}")
+            self._console.print(line, soft_wrap=True)
 
     def cell(self, label: str) -> None:
         """Count a cell that begins; `label` names it in the bar and in progress.json."""
@@ -197,7 +195,7 @@ class CampaignProgress:
 
     def note(self, text: str) -> None:
         """Something to be read later too, such as a failed cell."""
-        self._console.print(printable(text), highlight=False, markup=False, soft_wrap=True)
+        self._console.print(Text(printable(text)), soft_wrap=True)
 
     def ending(self, text: str) -> None:
         """A signal came, of which `text` tells: the next one would stop at once."""

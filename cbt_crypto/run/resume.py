@@ -261,7 +261,7 @@ def _shared(archive: Path, plan: Mapping[str, Any], campaign: Campaign) -> bool:
     cells = cells_of(campaign)
     planned = plan.get("cells")
     definitions = {
-        planned_cell.get("definition")
+        str(planned_cell.get("definition"))
         for planned_cell in (planned if isinstance(planned, list) else ())
         if isinstance(planned_cell, dict)
     }

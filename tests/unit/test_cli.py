@@ -168,6 +168,16 @@ def test_a_run_that_wrote_no_plan_is_begun_again(campaign_file: Path, name: str)
         check_archive(archive, campaign)
 
 
+@pytest.mark.parametrize("definition", [[], {}, None])
+def test_a_definition_that_is_no_text_is_no_cell_s(campaign_file: Path, definition: Any) -> None:
+    """A list was a traceback."""
+    other = begun(campaign_file, f"{campaign_file.stem}-other")
+    plan_file = other / "results" / "plan.json"
+    document = {**json.loads(plan_file.read_text()), "cells": [{"definition": definition}]}
+    plan_file.write_text(json.dumps(document))
+    assert archive_of(campaign_file) == other, "it is of the same file"
+
+
 def test_an_archive_of_another_file_is_left_alone(campaign_file: Path) -> None:
     other = begun(campaign_file, f"{campaign_file.stem}-other")
     plan_file = other / "results" / "plan.json"

@@ -85,7 +85,7 @@ def show_proposal(proposal: Proposal, console: Console) -> None:
 
 def _say(console: Console, line: str) -> None:
     text = "".join(char if char.isprintable() or char == "\n" else "?" for char in line)
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    console.print(Text(text), soft_wrap=True)
 
 
 _HEADING = "-- Target nodes --"

@@ -316,6 +316,16 @@ def test_what_is_no_zip_at_all(tmp_path: Path) -> None:
     refused(tmp_path / "b.zip")
 
 
+@pytest.mark.parametrize("offset", [1 << 63, (1 << 64) - 1])
+def test_an_offset_that_no_file_has(tmp_path: Path, offset: int) -> None:
+    """A zip's 64 bits are more than the system's: a traceback."""
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w") as made:
+        made.writestr(MANIFEST, "{}")
+        made.filelist[0].header_offset = offset
+    assert "is not a pack" in refused(path)
+
+
 def test_a_name_that_is_no_utf_8_is_refused(archive: Path, tmp_path: Path) -> None:
     """Python reads a file's own header once more, where another name can be."""
     path = tmp_path / "c.zip"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cbt_crypto.archive.folder import Timeline, steps_of
+from cbt_crypto.archive.folder import Timeline, steps_of, usual_seconds
 
 pytestmark = pytest.mark.unit
 
@@ -49,6 +49,16 @@ def test_steps_of_a_file_in_another_form_are_kept(tmp_path: Path) -> None:
     path.write_text(json.dumps(json.loads(path.read_text())))
     note(tmp_path, "measure")
     assert noted(tmp_path) == ["deploy", "measure"]
+
+
+@pytest.mark.parametrize("seconds", [None, "", [], 1e9])
+def test_a_time_that_is_no_number_of_seconds_predicts_nothing(
+    tmp_path: Path, seconds: object
+) -> None:
+    path = note(tmp_path, "deploy")
+    steps = [{"step": "deploy", "seconds": seconds}, {"step": "deploy", "seconds": 3}, {}, 4]
+    path.write_text(json.dumps({"format": 1, "steps": steps}))
+    assert usual_seconds(steps_of(tmp_path), "deploy") == 3
 
 
 @pytest.mark.parametrize("link", [os.symlink, os.link])

@@ -25,16 +25,18 @@ pytestmark = pytest.mark.unit
 def test_plain_lines_where_there_is_no_terminal() -> None:
     output = io.StringIO()
     with CampaignProgress(Console(file=output, width=40), cells=2, seconds=20) as progress:
-        progress.phase("deploy [bold]LUKS[/bold] [4k]")
+        progress.phase("deploy [bold]LUKS[/bold] [4k] :smile:")
         progress.cell("rbd_multi_client / LUKS [4k] / randread 4K iodepth 128")
         progress.done(10)
-        progress.note("failed: a sentence that is longer than the console is wide: " + "x" * 60)
+        progress.note(
+            "failed :ok:: a sentence that is longer than the console is wide: " + "x" * 60
+        )
         progress.cell("second")
     lines = output.getvalue().splitlines()
     assert [re.sub(r"^\[ *\d+:\d\d\] ", "", line) for line in lines] == [
-        "deploy [bold]LUKS[/bold] [4k]",
+        "deploy [bold]LUKS[/bold] [4k] :smile:",
         "cell 1/2: rbd_multi_client / LUKS [4k] / randread 4K iodepth 128",
-        "failed: a sentence that is longer than the console is wide: " + "x" * 60,
+        "failed :ok:: a sentence that is longer than the console is wide: " + "x" * 60,
         "cell 2/2: second",
     ]
     assert all(re.match(r"\[  0:0\d\] ", line) for line in (lines[0], lines[1], lines[3]))

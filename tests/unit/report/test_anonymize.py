@@ -87,6 +87,17 @@ def test_a_long_text_of_many_names(text: str) -> None:
     assert time.process_time() - began < 30
 
 
+@pytest.mark.parametrize("words", [450, 120])
+def test_a_host_of_many_words(words: int) -> None:
+    """It took the square of the words times the length of the text."""
+    host, told = "a-" * words + "b", "a-" * 100_000
+    hide, began = Hider([host]), time.process_time()
+    said = [hide(told), hide(f"ssh {host.upper()}: no answer"), hide(f"{'a-' * 126} " * 700)]
+    assert time.process_time() - began < 3
+    assert host not in " ".join(said).lower()
+    assert said[1] in ("ssh host1: no answer", "ssh name2: no answer")
+
+
 @given(host=LABELS)
 def test_one_host_is_one_word(host: str) -> None:
     hide = Hider([f"{host}.lab.example"])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from cbt_crypto.report.figures.metric import BY_KEY
 from cbt_crypto.report.figures.repeats import UNTIL_KNOWN, StandardError
 from cbt_crypto.report.gate import Answer
 from cbt_crypto.report.model import Comparison, ReportCell
+from cbt_crypto.results.cell.kept import Kept, ReadCell
 
 pytestmark = pytest.mark.unit
 
@@ -378,6 +381,25 @@ def test_a_file_that_cannot_be_written_is_no_answer(
     assert result.exit_code == 2
     sentence = f"{option} {path}: cannot be written (No such file or directory); name another file"
     assert sentence in result.output
+
+
+@pytest.mark.parametrize("how", ["killed", "refused"])
+@pytest.mark.parametrize("command", [("gate", "--loss", "5"), ("report",)])
+def test_a_reader_without_memory_is_no_loss(
+    repeated: Path, monkeypatch: pytest.MonkeyPatch, how: str, command: tuple[str, ...]
+) -> None:
+    """A worker that the OOM killer ended was a traceback with 1, which is "too much is lost"."""
+    reader = os.getpid()
+
+    def read(*_: Any) -> ReadCell:
+        if how == "killed" and os.getpid() != reader:
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise MemoryError
+
+    monkeypatch.setattr(Kept, "read", read)
+    result = CliRunner().invoke(cbt_crypto, [*command, str(repeated)])
+    assert (result.exit_code, result.output.count("\n")) == (2, 1)
+    assert result.output.startswith("memory ran out, or ")
 
 
 def test_names_of_an_archive_cannot_break_the_xml() -> None:

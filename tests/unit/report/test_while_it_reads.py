@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import os
+import shutil
 import stat
 import threading
 import zipfile
@@ -152,6 +154,56 @@ def test_a_report_does_not_replace_that_of_another_archive(
     assert said("report", small, "-o", f"{small}/").exit_code == 0, "its own"
 
 
+@pytest.mark.parametrize(
+    "command, name",
+    [("report", "report.md"), ("report --pdf", "report.pdf"), ("compare", "charts/plan.svg")],
+)
+def test_files_of_one_s_own_are_not_replaced(
+    small: Path, tmp_path: Path, command: str, name: str, programs: Any
+) -> None:
+    """`report -o thesis` replaced thesis/report.md without a word; `{}` is no report of ours."""
+    programs("chromium", ":")
+    out = tmp_path / "thesis"
+    (out / name).parent.mkdir(parents=True)
+    (out / name).write_text("mine")
+    (out / "notes.txt").write_text("mine")
+    for there in (None, "{}", '{"format": 2}', "["):
+        if there is not None:
+            (out / "report.json").write_text(there)
+        result = said(*command.split(), small, "-o", out)
+        assert (result.exit_code, result.output.count("\n")) == (2, 1)
+        assert "name another directory with -o" in result.output
+        assert (out / name).read_text() == "mine"
+    (out / "report.json").unlink()
+    (out / name).unlink()
+    for _ in range(2):
+        assert said("report", small, "-o", out).exit_code == 0, "its own, and another's files"
+
+
+def test_charts_of_the_report_before_are_removed(small: Path, tmp_path: Path) -> None:
+    """Those of a workload that the new report has not stayed, as if they were its own."""
+    out = tmp_path / "out"
+    assert said("report", small, "-o", out).exit_code == 0
+    document = json.loads((out / "report.json").read_text())
+    assert {*document["charts"]} == {f"charts/{path.name}" for path in out.glob("charts/*")}
+    for name in ("old.svg", "own.svg", "old.txt", ".svg/x.svg"):
+        (out / "charts" / name).parent.mkdir(exist_ok=True)
+        (out / "charts" / name).write_text("x")
+    (out / "charts/link.svg").symlink_to(tmp_path)
+    (out / "notes.svg").write_text("x")
+    listed = ["old.svg", "old.txt", "gone.svg", "link.svg", ".svg", "../notes.svg", ".svg/x.svg"]
+    document["charts"] += [*(f"charts/{name}" for name in listed), "notes.svg", 3]
+    (out / "report.json").write_text(json.dumps(document))
+    assert said("report", small, "-o", out).exit_code == 0
+    assert not (out / "charts/old.svg").exists()
+    for name in ("charts/own.svg", "charts/old.txt", "charts/.svg/x.svg", "charts/link.svg"):
+        assert (out / name).exists()
+    assert (out / "notes.svg").exists()
+    assert all(
+        (out / name).exists() for name in json.loads((out / "report.json").read_text())["charts"]
+    )
+
+
 def test_a_file_that_is_gone_again_is_no_traceback(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -286,6 +338,23 @@ def test_the_commands_end_with_2_then(
     for words in (["report", small], ["compare", f"A={small}", f"B={other}"]):
         done = said(*words, "-o", tmp_path / "out")
         assert done.exit_code == 2 and "name another directory with -o" in done.output
+
+
+def test_a_directory_whose_name_is_markup_or_no_text(
+    small: Path, tmp_path: Path, measured_again: Callable[[Path, Path], Path]
+) -> None:
+    """`run` ended in a traceback once all was measured, and `compare` in one as it wrote."""
+    place = small.rename(tmp_path / "a[") / "x]:smile:"
+    place.mkdir()
+    shutil.move(place.parent / "results", place)
+    console = Console(file=io.StringIO(), width=80)
+    report.publish(place, console)
+    assert isinstance(console.file, io.StringIO)
+    assert f"\nReport: {place}/report.html\n" in console.file.getvalue()
+    bytes_alone = place.rename(tmp_path / os.fsdecode(b"a\xff"))
+    other = measured_again(bytes_alone, tmp_path / "other")
+    done = said("compare", bytes_alone, other, "-o", tmp_path / "out")
+    assert done.exit_code == 0, done.output
 
 
 def test_a_campaign_that_was_measured_ends_with_1(small: Path) -> None:

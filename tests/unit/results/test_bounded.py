@@ -61,6 +61,16 @@ def test_a_gzip_bomb_is_refused_in_bounded_memory(tmp_path):
     assert peak < 8 << 20
 
 
+def test_a_gzip_file_of_members_alone_is_refused(tmp_path):
+    """Two seconds for each MiB, and no byte came out of it that a limit would have counted."""
+    path = tmp_path / "members.gz"
+    path.write_bytes(gzip.compress(b"x") + gzip.compress(b"") * 5000)
+    with pytest.raises(Malformed, match="more than 1000 gzip members"):
+        list(Stream(path))
+    path.write_bytes(gzip.compress(b"x") * 24)
+    assert b"".join(Stream(path)) == b"x" * 24, "as a log of each hour has"
+
+
 def test_one_endless_line_is_refused(tmp_path):
     path = tmp_path / "log"
     path.write_bytes(b"1, " * LINE_LIMIT)

@@ -128,11 +128,29 @@ def test_one_that_fails_midway_leaves_nothing(tmp_path: Path) -> None:
     made = archive(tmp_path / "in")
     path = made / "results/00000000/id-1/cell.json"
     cell = json.loads(path.read_text())
-    cell["processes"].append({**cell["processes"][0], "volume": "a/b"})
+    shutil.copy(path.with_name("json_output.0.c0"), path.with_name("second"))
+    cell["processes"].append({**cell["processes"][0], "volume": "a/b", "json": "second"})
     path.write_text(json.dumps(cell))
     with pytest.raises(UsageError, match="is no name of a host or a volume"):
         lay_out(made, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_a_small_archive_does_not_fill_the_disk(tmp_path: Path) -> None:
+    """1.4 MB became 1.3 GB: 20 processes named one file of holes."""
+    made = archive(tmp_path / "in")
+    folder = made / "results/00000000/id-1"
+    os.truncate(folder / "json_output.0.c0", 40 << 20)
+    cell = json.loads((folder / "cell.json").read_text())
+    first = cell["processes"][0]
+    cell["processes"] = [{**first, "volume": str(number)} for number in range(3)]
+    (folder / "cell.json").write_text(json.dumps(cell))
+    assert lay_out(made, tmp_path / "out") == 1, "each file is one process's"
+    cell["processes"].append({**first, "volume": "3", "json": "./json_output.0.c0"})
+    (folder / "cell.json").write_text(json.dumps(cell))
+    with pytest.raises(UsageError, match="sparse, or several cells name it: more than 100 times "):
+        lay_out(made, tmp_path / "again")
+    assert not (tmp_path / "again").exists()
 
 
 #: Of the archive's author: where he would like to write, with a file of his as the content.
