@@ -176,15 +176,13 @@ def _by_hardware(
             "cells": tuple(cell for of_archive in placed.values() for cell in of_archive),
         }
     )
-    chosen = {id(cell) for cell in chosen_cells(plan.cells, options, joint)}
-    by_archive: dict[str, list[Run]] = {}
-    for name, archive in opened.items():
-        pairs = [(c, to) for c, to in zip(archive.plan.cells, placed[name]) if id(to) in chosen]
-        found = read_runs(archive.folder, [cell for cell, _ in pairs])
-        by_archive[name] = [
+    by_archive = {
+        name: [
             replace(run, planned=to, dimensions=dimensions_of(to))
-            for run, (_, to) in zip(found, pairs)
+            for run, to in zip(read_runs(archive.folder, archive.plan.cells), placed[name])
         ]
+        for name, archive in opened.items()
+    }
     said = _of_the_runs(by_archive)
     runs = [run for of_archive in by_archive.values() for run in of_archive]
     environment, problems = _environment(archives)

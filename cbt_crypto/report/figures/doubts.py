@@ -538,7 +538,7 @@ def control_sentences(tables: Iterable[Table], control: str) -> Iterator[str]:
                 f"The control differs from the baseline that it repeats: {table.title}, "
                 f"{section.label}: {compared.percent:.1f} % ({compared.low:.1f} to "
                 f"{compared.high:.1f}). Do not trust the other differences of this "
-                "report either."
+                f"{'archive' if 'hardware' in table.dimensions else 'report'} either."
             )
         elif key != "bandwidth_bytes_per_s":
             others[BY_KEY[key].label] = None
