@@ -50,7 +50,7 @@ from cbt_crypto.report.model import (
     Section,
     Table,
 )
-from cbt_crypto.report.why import cycles_of_row, limit_of_row, slow_of_row, stages_of, why
+from cbt_crypto.report.why import Limit, cycles_of_row, limit_of_row, slow_of_row, stages_of, why
 from cbt_crypto.results.cell import record
 from cbt_crypto.results.cell.kept import Kept, ReadCell
 from cbt_crypto.results.cell.run import Run
@@ -352,7 +352,10 @@ class _Comparer:
         limit = limit_of_row(runs)
         warned = [] if limit is None else [f"limited by {limit.sentence}"]
         warned += [*cycles_of_row(runs, direction), *slow_of_row(runs)]
-        warned += [*_warnings(runs, direction), *self._unlike_baseline(figures, section, runs)]
+        warned += [
+            *_warnings(runs, direction, limit),
+            *self._unlike_baseline(figures, section, runs),
+        ]
         has_verdict = "iops" in compared and compared["iops"].differs
         base_runs = section.rows.get(self.baseline, ())
         return ReportCell(
@@ -413,7 +416,7 @@ def _state(runs: Sequence[Run]) -> str:
     return "missing" if all(run.is_missing for run in runs) else "failed"
 
 
-def _warnings(runs: Sequence[Run], direction: str) -> list[str]:
+def _warnings(runs: Sequence[Run], direction: str, limit: Optional[Limit]) -> list[str]:
     warnings: list[str] = []
     failed = [run for run in runs if run.failure is not None]
     if 0 < len(failed) < len(runs):
@@ -425,7 +428,13 @@ def _warnings(runs: Sequence[Run], direction: str) -> list[str]:
     for run in runs:
         warnings += [str(problem) for problem in run.problems]
         warnings += doubts.warnings(run, direction)
-    return list(dict.fromkeys(warnings))
+    # Said by the row's limit.
+    full = "" if limit is None else limit.sentence.partition(" (")[0].partition("all CPUs of ")[2]
+    return [
+        one
+        for one in dict.fromkeys(warnings)
+        if not (full and one.startswith("processors saturated") and one.endswith(f": {full}"))
+    ]
 
 
 def _figures(runs: Sequence[Run], direction: str, keys: Iterable[str] = BY_KEY) -> dict[str, float]:

@@ -472,7 +472,8 @@ def unlike_in_age(own: Optional[float], base: Optional[float]) -> Iterator[str]:
 def _nodes(nodes: Sequence[NodeUse]) -> Iterator[str]:
     busy = [node.host for node in nodes if node.percent(BUSY_STATES) > BUSY_PERCENT]
     if busy:
-        yield f"processors saturated (over {BUSY_PERCENT:g} % busy): {', '.join(busy)}"
+        share = f"over {BUSY_PERCENT:g} % busy on average"
+        yield f"processors saturated ({share}): {', '.join(busy)}"
     stolen = [node.host for node in nodes if node.percent(("steal",)) > STEAL_PERCENT]
     if stolen:
         share = f"over {STEAL_PERCENT:g} % of the time"
