@@ -127,6 +127,8 @@ def findings(report: Report, question: Question, only: Sequence[str] = ()) -> li
     among them.
     """
     metric = question.metric
+    if metric.better > 0 and max(question.loss, *question.own.values(), 0) >= 100:
+        raise UsageError(f"--loss: of {metric.label} less than 100 % can be lost; 5% is usual")
     rows = list(_rows(report, metric))
     names = dict.fromkeys(name_of(cell) for _, cell in rows)
     for name in question.own.keys() - names.keys():

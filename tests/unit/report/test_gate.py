@@ -302,11 +302,21 @@ def test_where_the_report_calls_the_control_too_noisy_nothing_is_told(
     assert re.search(rf"{noisy} first\)  B, ", result.output)
 
 
-@pytest.mark.parametrize("loss", ["half", "-1", "100%", "nan", ""])
+@pytest.mark.parametrize("loss", ["half", "-1", "inf", "nan", ""])
 def test_a_loss_that_makes_no_sense(small: Path, loss: str) -> None:
     result = _run(small, "--loss", loss)
     assert result.exit_code == 2
     assert "is no percent" in result.output
+
+
+def test_a_latency_may_more_than_double(small: Path) -> None:
+    """`--loss 150%` of a latency was no percent."""
+    result = _run(small, "--loss", "150%", "--metric", "clat_ns_mean")
+    assert result.exit_code == 3, result.output
+    for losses in (["100%"], ["5%", "--loss", "LUKS=150%"]):
+        result = _run(small, "--loss", *losses)
+        assert result.exit_code == 2
+        assert result.output.startswith("--loss: of IOPS less than 100 % can be lost")
 
 
 @pytest.mark.parametrize(
