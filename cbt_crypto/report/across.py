@@ -17,6 +17,7 @@ from cbt_crypto.report.figures.repeats import StandardError, differing
 from cbt_crypto.report.headline import caveats, load_of, versions
 from cbt_crypto.report.model import Comparison, Report, ReportCell
 from cbt_crypto.report.wording import Grid
+from cbt_crypto.results.cell.run import Run
 from cbt_crypto.units import counted
 
 
@@ -411,8 +412,11 @@ def _dated(reports: Mapping[str, Report]) -> list[tuple[str, Report]]:
 
 
 def _started(report: Report) -> float:
-    """By its environment; by its first cell where that tells nothing."""
-    of_cells = (run.started for cell in report.cells for run in cell.runs)
-    first = min((started for started in of_cells if started is not None), default=0.0)
-    told = (report.environment.get("started"), first)
-    return next((float(at) for at in told if isinstance(at, (int, float)) and minute(at)), 0.0)
+    runs = (run for cell in report.cells for run in cell.runs)
+    return began(report.environment.get("started"), runs)
+
+
+def began(told: object, runs: Iterable[Run]) -> float:
+    """When a campaign did, as its environment told; by its first run where that tells nothing."""
+    first = min((run.started for run in runs if run.started is not None), default=0.0)
+    return next((float(a) for a in (told, first) if isinstance(a, (int, float)) and minute(a)), 0.0)

@@ -388,7 +388,7 @@ def _load(report: Report, table: Table, figures: _PageCharts) -> Iterator[Elemen
 
 
 def _method(report: Report) -> Iterator[Element]:
-    yield E.P(E.CLASS("note"), text_of.verdicts(report))
+    yield E.P(E.CLASS("note"), text_of.verdicts(report).replace(" (*)", ""))
     for text in _METHOD:
         yield E.P(E.CLASS("note"), text)
     if report.notes:

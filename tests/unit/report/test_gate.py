@@ -187,7 +187,7 @@ def test_an_archive_in_which_luks_loses_half(
         "UNKNOWN": f"UNKNOWN: no answer for 2 {of}.",
     }
     assert closing[word] in lines
-    corrected = "With a chance of 95 % no FAIL is false, over all 4 comparisons of IOPS"
+    corrected = "At most 6 % of archives have a false FAIL. It takes all 4 comparisons of IOPS"
     assert (corrected in result.output) == (word == "FAIL"), "a PASS ended with it, too"
     document = json.loads(files["--json"].read_text())
     assert document["answer"] == answer
