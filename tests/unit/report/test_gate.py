@@ -227,7 +227,7 @@ def test_archives_whose_loss_is_known(
 ) -> None:
     result = _run(_made(tmp_path, synthetic, {"B": lost}), "--loss", "5", "--only", "randread")
     assert result.exit_code == status, result.output
-    said = "over all 4 comparisons of IOPS"
+    said = "takes all 4 comparisons of IOPS"
     assert (said in result.output) == (status == 1), "those that --only leaves out count too"
 
 
