@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import shutil
 import signal
@@ -411,7 +412,7 @@ def _finish(built: Report, out_dir: Path) -> Report:
 
 
 def _limits(ctx: click.Context, option: click.Parameter, values: Any) -> dict[str, float]:
-    """Of `5%` or `5`, from 0 to below 100, and `LUKS=20%`: by name, empty that of all others."""
+    """Of `5%` or `5`, from 0 on, and `LUKS=20%`: by name, empty that of all others."""
     found = {}
     for value in values:
         name, _, text = value.rpartition("=")
@@ -419,7 +420,7 @@ def _limits(ctx: click.Context, option: click.Parameter, values: Any) -> dict[st
             number = float(text.removesuffix("%"))
         except ValueError:
             number = -1.0
-        if not 0 <= number < 100:
+        if not 0 <= number < math.inf:
             raise click.BadParameter(f"{text!r} is no percent; write, for example, 5%")
         if 0 < number < 1 and not text.endswith("%"):
             meant = f"write {number:g}%, or {100 * number:g}% if that is meant"

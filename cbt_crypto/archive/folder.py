@@ -182,12 +182,12 @@ def label_of(cell: PlannedCell) -> str:
 
 
 def label(scenario: str, configuration: str, options: Mapping[str, Any], iteration: int) -> str:
-    """`rbd_single_client / LUKS / randread 4K iodepth 32`, and from the second on the iteration."""
+    """`rbd_single_client / LUKS / randread 4K iodepth 32`, and from the second on the round."""
     words = [str(options.get("mode", ""))]
     words += [units.short_size(options["op_size"])] if "op_size" in options else []
     words += [depth_words(options)] if "iodepth" in options else []
     words += [f"{key} {options[key]}" for key in CLUSTER_DIMENSIONS if key in options]
-    words += [f"iteration {iteration}"] if iteration else []
+    words += [f"round {iteration + 1}"] if iteration else []
     return f"{scenario} / {configuration} / {' '.join(words)}"
 
 

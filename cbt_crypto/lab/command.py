@@ -10,6 +10,7 @@ from typing import Any, Optional
 
 import click
 from rich.console import Console
+from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
@@ -237,6 +238,11 @@ def down(with_image: bool, name: str) -> None:
     """
     existed = lifecycle.down(name)
     click.echo(f"lab {name} is down" if existed else f"lab {name} was down already")
+    if not with_image and (size := image.size()):
+        remedy = "cbt-crypto lab down --image"
+        click.echo(
+            f"The nodes' image ({decimal(size)}) stays for the next lab; remove it: {remedy}"
+        )
     if with_image:
         if users := lifecycle.names():
             raise UsageError(

@@ -211,6 +211,11 @@ def provide_system(image: Image, steps: Steps) -> None:
             _make_system(image.root, image.system, image.directory / "system.log")
 
 
+def size() -> int:
+    """Bytes that the cached images take."""
+    return sum(file.lstat().st_blocks * 512 for file in images_dir().rglob("*"))
+
+
 def remove_all() -> None:
     """Remove every cached image. The next `lab up` builds one again."""
     _remove_tree(images_dir())

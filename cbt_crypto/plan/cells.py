@@ -82,7 +82,8 @@ def select(cells: Sequence[Cell], only: Sequence[str], option: str = "--only") -
     for pattern in only:
         if not pattern.strip() or not any(folder.matches(cell.label, pattern) for cell in cells):
             raise UsageError(
-                f'{option} "{pattern}" matches no cell; --plan lists them, e.g. "{cells[0].label}"'
+                f'{option} "{pattern}" matches no cell; `cbt-crypto plan FILE` lists '
+                f'them, e.g. "{cells[0].label}"'
             )
     return tuple(cell for cell in cells if any(folder.matches(cell.label, each) for each in only))
 

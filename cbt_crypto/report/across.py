@@ -6,19 +6,19 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from itertools import chain
 from typing import Any, Optional
 
 from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.figures.doubts import CONTROL
 from cbt_crypto.report.figures.group import varied
+from cbt_crypto.report.figures.interval import ARCHIVE
 from cbt_crypto.report.figures.repeats import StandardError, differing
 from cbt_crypto.report.headline import caveats, load_of, versions
 from cbt_crypto.report.model import Comparison, Report, ReportCell
 from cbt_crypto.report.wording import Grid, mapping
+from cbt_crypto.results.cell.run import Run
 from cbt_crypto.units import counted
-
-#: The dimension that tells the archives of a comparison apart.
-_ARCHIVE = "hardware"
 
 
 def ratio(one: Optional[Comparison], other: Optional[Comparison]) -> Optional[Comparison]:
@@ -135,7 +135,7 @@ def side_by_side(report: Report) -> list[Grid]:
 
 
 def _places(report: Report) -> list[str]:
-    named = (table.dimensions.get(_ARCHIVE) for table in report.tables)
+    named = (table.dimensions.get(ARCHIVE) for table in report.tables)
     return list(dict.fromkeys(str(name) for name in named if name is not None))
 
 
@@ -143,7 +143,7 @@ def _between(
     report: Report, places: Sequence[str]
 ) -> tuple[list[_Row], dict[tuple[str, str, str], Optional[Comparison]]]:
     """Rows, and how each archive's percent compares with the first one's; IOPS of the baseline."""
-    rows = _rows([("", report)], _ARCHIVE)
+    rows = _rows([("", report)], ARCHIVE)
     found: dict[tuple[str, str, str], Optional[Comparison]] = {}
     for row in rows:
         for place in places[1:]:
@@ -163,11 +163,18 @@ def _hardware(report: Report, places: Sequence[str]) -> Iterator[Grid]:
     """What the hosts of the archives differ in; values that differ within an archive are listed."""
     named = mapping(report.environment.get("hosts")).items()
     found: dict[str, dict[str, list[str]]] = {}
+    ciphers: dict[str, dict[str, float]] = {}
     for place in places:
         own = {str(host): about for host, about in named if str(host).startswith(f"{place}: ")}
         parts = [(part.what, part.value) for part in wording.hardware({"hosts": own})]
         for what, value in dict.fromkeys([*_versions(own), *parts]):
             found.setdefault(what, {}).setdefault(place, []).append(value)
+        for cipher, speed in _ciphers(own).items():
+            ciphers.setdefault(cipher, {})[place] = speed
+    for cipher, speeds in ciphers.items():
+        if max(speeds.values()) > _FASTER * min(speeds.values()):
+            shown = {place: [wording.number(speed)] for place, speed in speeds.items()}
+            found[f"speed of {cipher} (MiB/s)"] = shown
     rows = [
         [what, *("; ".join(sorted(of.get(place, ["-"]))) for place in places)]
         for what, of in found.items()
@@ -176,8 +183,22 @@ def _hardware(report: Report, places: Sequence[str]) -> Iterator[Grid]:
     alike = [row[0] for row in rows if len(set(row[1:])) == 1]
     notes = [f"Alike: {', '.join(alike)}."] if alike else []
     if rows:
-        title = "Hosts differ in" if unlike else "Hosts do not differ in what was recorded"
+        title = "Hosts differ in" if unlike else "Hardware and versions are alike"
         yield Grid(title, ["", *places], [("", unlike)], notes, len(places) + 1)
+
+
+#: Two measurements of one processor's ciphers differ by less.
+_FASTER = 1.25
+
+
+def _ciphers(hosts: Mapping[str, Any]) -> dict[str, float]:
+    """Cipher with its key -> MiB/s of encryption on the slowest host."""
+    found: dict[str, float] = {}
+    for _, cipher, bits, speed, *_ in chain(*wording.cipher_speeds({"hosts": hosts}).values()):
+        if speed != wording.ABSENT:
+            name, number = f"{cipher} {bits}", float(speed.replace(",", ""))
+            found[name] = min(number, found.get(name, number))
+    return found
 
 
 def _versions(hosts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -198,18 +219,20 @@ def sentences(report: Report) -> Iterator[str]:
         own = {k: v for k, v in between.items() if k[2] == place and is_tested[k[:2]]}
         judged = [one for one in own.values() if one is not None and one.differs is not None]
         shown = {k: v for k, v in own.items() if v is not None and v.differs}
+        yield from _baselines(report, [row for row in rows if row.is_baseline], places[0], place)
         against = f"{place} against {places[0]}"
         if not judged:
             yield f"{against}: no verdict; each archive needs four rounds."
         elif not shown:
-            words = counted(len(judged), "percentage")
-            yield f"{against}: none of {words} is shown to differ; {_unseen(judged)}."
+            words = f"{counted(len(judged), 'percentage')} of the baseline"
+            unseen = f"{_unseen(judged)} of {places[0]}'s percentage could not be seen"
+            yield f"{against}: none of {words} is shown to differ; {unseen}."
         else:
             key, most = max(shown.items(), key=lambda one: abs(math.log(one[1].percent / 100)))
             yield (
-                f"{against}: {len(shown)} of {counted(len(judged), 'percentage')} differ by more "
-                f"than chance: their hosts, versions or dates may cause that. The largest "
-                f"difference: {key[1]}, {key[0]}, {_in_percent(most)} % of {places[0]}'s."
+                f"{against}: {len(shown)} of {counted(len(judged), 'percentage')} of the baseline "
+                f"differ by more than chance: their hosts, versions or dates may cause that. The "
+                f"largest difference: {key[1]}, {key[0]}, {_in_percent(most)} % of {places[0]}'s."
             )
     unlike = [row[0] for grid in _hardware(report, places) for row in grid.sections[0][1]]
     if unlike:
@@ -223,7 +246,27 @@ def _unseen(judged: Iterable[Comparison]) -> str:
     """Below what the intervals hide a difference, from the narrowest to the widest of them."""
     widths = sorted(100 * (one.high / one.percent - 1) for one in judged if one.high is not None)
     ends = dict.fromkeys(f"{width:.{0 if width >= 1 else 1}f}" for width in (widths[0], widths[-1]))
-    return f"differences below about {' to '.join(ends)} % could not be seen"
+    return f"differences below about {' to '.join(ends)} %"
+
+
+def _baselines(report: Report, rows: Iterable[_Row], first: str, place: str) -> Iterator[str]:
+    """By how much what is 100 % differs itself, which no percentage of it shows."""
+    found = []
+    for row in rows:
+        before, after = (row.cells[n].figures.get("iops") if n in row.cells else None
+                         for n in (first, place))  # fmt: skip
+        if before and after:
+            change = 100 * (after / before - 1)
+            words = f"{wording.number(before)} to {wording.number(after)} IOPS ({change:+.0f} %)"
+            found.append((abs(math.log(after / before)), change, f"{words} in {row.load}"))
+    if found:
+        changes = [change for _, change, _ in found]
+        ends = dict.fromkeys(f"{end:+.0f}" for end in (min(changes), max(changes)))
+        many = f"{' to '.join(ends)} % in {len(found)} workloads, the most "
+        yield (
+            f"{report.baseline_name} itself, {first} to {place}: {many if found[1:] else ''}"
+            f"{max(found)[2]}; such changes are not judged."
+        )
 
 
 @dataclass(frozen=True)
@@ -367,8 +410,11 @@ def _dated(reports: Mapping[str, Report]) -> list[tuple[str, Report]]:
 
 
 def _started(report: Report) -> float:
-    """By its environment; by its first cell where that tells nothing."""
-    of_cells = (run.started for cell in report.cells for run in cell.runs)
-    first = min((started for started in of_cells if started is not None), default=0.0)
-    told = (report.environment.get("started"), first)
-    return next((float(at) for at in told if isinstance(at, (int, float)) and minute(at)), 0.0)
+    runs = (run for cell in report.cells for run in cell.runs)
+    return began(report.environment.get("started"), runs)
+
+
+def began(told: object, runs: Iterable[Run]) -> float:
+    """When a campaign did, as its environment told; by its first run where that tells nothing."""
+    first = min((run.started for run in runs if run.started is not None), default=0.0)
+    return next((float(a) for a in (told, first) if isinstance(a, (int, float)) and minute(a)), 0.0)

@@ -40,7 +40,7 @@ from cbt_crypto.report.figures.group import (
     groups,
     values_of,
 )
-from cbt_crypto.report.figures.interval import Comparisons, KnownSpread, LoadRuns
+from cbt_crypto.report.figures.interval import ARCHIVE, Comparisons, KnownSpread, LoadRuns
 from cbt_crypto.report.figures.metric import BY_KEY, FROM_MEMORY, OVERWRITTEN, without
 from cbt_crypto.report.figures.of_runs import withheld
 from cbt_crypto.report.headline import headline, limits
@@ -53,7 +53,7 @@ from cbt_crypto.report.model import (
     Section,
     Table,
 )
-from cbt_crypto.report.why import cycles_of_row, limit_of_row, slow_of_row, stages_of, why
+from cbt_crypto.report.why import Limit, cycles_of_row, limit_of_row, slow_of_row, stages_of, why
 from cbt_crypto.results.cell import record
 from cbt_crypto.results.cell.kept import Kept, ReadCell
 from cbt_crypto.results.cell.run import Run
@@ -163,7 +163,7 @@ def assemble(
     control = control_of(archive.plan, baseline)
     known = None if options.spread_from is None else known_spread(options.spread_from)
     loads = _loads(grouped, runs, baseline)
-    comparisons = Comparisons(loads, baseline.value, control is not None, known)
+    comparisons = Comparisons(loads, baseline.value, _lacking(loads.values(), control), known)
     if known is not None:
         _check_spread(known, loads, comparisons)
     matrix = archive.plan.matrix if baseline.dimension == "configuration" else {}
@@ -204,7 +204,8 @@ def assemble(
     )
     if control is not None or tested is not None:
         report = _with_control(report, all_tables, control, tested)
-    report = replace(report, headline=headline(report), limits=tuple(limits(report)))
+    told = headline(report, _tested(report, all_tables, control))
+    report = replace(report, headline=told, limits=tuple(limits(report)))
     report = safe(report)
     return anonymized(report) if options.anonymize else report
 
@@ -226,14 +227,38 @@ def _with_control(
     )
 
 
+def _lacking(loads: Iterable[LoadRuns], control: Optional[str]) -> set[Optional[Scalar]]:
+    """The archives without a control; None is the only one."""
+    found = [(load.dimensions.get(ARCHIVE), control in load.cells) for load in loads]
+    return {archive for archive, _ in found} - {archive for archive, has_it in found if has_it}
+
+
+def _tested(
+    report: Report, tables: Iterable[Table], control: Optional[str]
+) -> dict[Optional[Scalar], Report]:
+    """Of several archives, each with its own control."""
+    by_archive: dict[Optional[Scalar], list[Table]] = {}
+    for table in tables:
+        by_archive.setdefault(table.dimensions.get(ARCHIVE), []).append(table)
+    if control is None or len(by_archive) < 2:
+        return {}
+    return {
+        archive: _with_control(report, own, control, None) for archive, own in by_archive.items()
+    }
+
+
 def _shown(tables: Iterable[Table], cells: Iterable[PlannedCell]) -> tuple[Table, ...]:
-    chosen = {(cell.configuration, cell.path) for cell in cells}
+    # Archives that are compared have cells at the same path.
+    chosen = {(cell.configuration, cell.path, cell.parameters.get(ARCHIVE)) for cell in cells}
 
     def section_of(section: Section) -> Section:
         rows = tuple(
             row
             for row in section.cells
-            if any((run.planned.configuration, run.planned.path) in chosen for run in row.runs)
+            if any(
+                (p.configuration, p.path, p.parameters.get(ARCHIVE)) in chosen
+                for p in (run.planned for run in row.runs)
+            )
         )
         names = {row.name for row in rows}
         pairs = tuple(pair for pair in section.pairs if {pair.name, pair.other} <= names)
@@ -345,7 +370,10 @@ class _Comparer:
         limit = limit_of_row(runs)
         warned = [] if limit is None else [f"limited by {limit.sentence}"]
         warned += [*cycles_of_row(runs, direction), *slow_of_row(runs)]
-        warned += [*_warnings(runs, direction), *self._unlike_baseline(figures, section, runs)]
+        warned += [
+            *_warnings(runs, direction, limit),
+            *self._unlike_baseline(figures, section, runs),
+        ]
         has_verdict = "iops" in compared and compared["iops"].differs
         base_runs = section.rows.get(self.baseline, ())
         return ReportCell(
@@ -406,7 +434,7 @@ def _state(runs: Sequence[Run]) -> str:
     return "missing" if all(run.is_missing for run in runs) else "failed"
 
 
-def _warnings(runs: Sequence[Run], direction: str) -> list[str]:
+def _warnings(runs: Sequence[Run], direction: str, limit: Optional[Limit]) -> list[str]:
     warnings: list[str] = []
     failed = [run for run in runs if run.failure is not None]
     if 0 < len(failed) < len(runs):
@@ -418,7 +446,13 @@ def _warnings(runs: Sequence[Run], direction: str) -> list[str]:
     for run in runs:
         warnings += [str(problem) for problem in run.problems]
         warnings += doubts.warnings(run, direction)
-    return list(dict.fromkeys(warnings))
+    # Said by the row's limit.
+    full = "" if limit is None else limit.sentence.partition(" (")[0].partition("all CPUs of ")[2]
+    return [
+        one
+        for one in dict.fromkeys(warnings)
+        if not (full and one.startswith("processors saturated") and one.endswith(f": {full}"))
+    ]
 
 
 def _figures(runs: Sequence[Run], direction: str, keys: Iterable[str] = BY_KEY) -> dict[str, float]:

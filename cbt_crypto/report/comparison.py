@@ -21,7 +21,7 @@ from cbt_crypto.archive.files import Malformed, Problem
 from cbt_crypto.archive.folder import Archive, Folder, open_archive
 from cbt_crypto.errors import UsageError
 from cbt_crypto.report import wording
-from cbt_crypto.report.across import minute, sentences
+from cbt_crypto.report.across import began, minute, sentences
 from cbt_crypto.report.build import assemble, read_runs
 from cbt_crypto.report.figures.group import baseline_of, chosen_cells
 from cbt_crypto.report.model import Report, ReportOptions
@@ -64,7 +64,8 @@ def compare(
     runs = [run for of_archive in by_archive.values() for run in of_archive]
     rows = {run.planned.configuration: run.campaign for run in runs}
     _check_loads({n: [run.dimensions for run in runs if run.campaign == n] for n in archives})
-    said = _of_the_runs(by_archive)
+    environment, problems, told = _environment(archives)
+    said = _of_the_runs(by_archive, told)
     plan = PlanDocument(
         format=FORMAT,
         title=" and ".join(archives),
@@ -75,14 +76,16 @@ def compare(
     baseline = baseline_of(plan, options)
     chosen_keys = {(c.configuration, c.path) for c in chosen_cells(plan.cells, options, baseline)}
     chosen = [run for run in runs if (run.planned.configuration, run.planned.path) in chosen_keys]
-    environment, problems = _environment(archives)
     together = Archive(Folder(Path()), plan, environment, problems)
     report = _told_apart(assemble(together, baseline, chosen, options), rows, environment)
     return replace(report, headline=(*report.headline, *said))
 
 
-def _of_the_runs(runs: Mapping[str, Sequence[Run]]) -> list[str]:
-    """When each archive was measured, and which ones have the same runs. UsageError if all are."""
+def _of_the_runs(runs: Mapping[str, Sequence[Run]], told: Mapping[str, object]) -> list[str]:
+    """When each archive was measured, as it `told`, and which ones have the same runs.
+
+    UsageError if all are.
+    """
     said = []
     known = {n: {r.identity for r in of if r.records} for n, of in runs.items()}
     for (one, its), (other, others) in combinations(known.items(), 2):
@@ -91,8 +94,8 @@ def _of_the_runs(runs: Mapping[str, Sequence[Run]]) -> list[str]:
             raise UsageError(f"{one} and {other} are the same runs ({same}); name two archives")
         if its & others:
             said.append(f"{one} and {other} share runs ({same} of {other}), which say nothing.")
-    starts = {name: [r.started for r in of if r.started is not None] for name, of in runs.items()}
-    dates = [f"{name} {minute(min(of))}" for name, of in starts.items() if of]
+    starts = {name: minute(began(told.get(name), of)) for name, of in runs.items()}
+    dates = [f"{name} {date}" for name, date in starts.items() if date]
     return [*said, f"Measured from (UTC): {', '.join(dates)}."] if dates else said
 
 
@@ -176,18 +179,16 @@ def _by_hardware(
             "cells": tuple(cell for of_archive in placed.values() for cell in of_archive),
         }
     )
-    chosen = {id(cell) for cell in chosen_cells(plan.cells, options, joint)}
-    by_archive: dict[str, list[Run]] = {}
-    for name, archive in opened.items():
-        pairs = [(c, to) for c, to in zip(archive.plan.cells, placed[name]) if id(to) in chosen]
-        found = read_runs(archive.folder, [cell for cell, _ in pairs])
-        by_archive[name] = [
+    by_archive = {
+        name: [
             replace(run, planned=to, dimensions=dimensions_of(to))
-            for run, (_, to) in zip(found, pairs)
+            for run, to in zip(read_runs(archive.folder, archive.plan.cells), placed[name])
         ]
-    said = _of_the_runs(by_archive)
+        for name, archive in opened.items()
+    }
+    environment, problems, told = _environment(archives)
+    said = _of_the_runs(by_archive, told)
     runs = [run for of_archive in by_archive.values() for run in of_archive]
-    environment, problems = _environment(archives)
     together = Archive(Folder(Path()), plan, environment, (*problems, *unlike))
     named = {name: name for name in archives}
     report = _told_apart(assemble(together, joint, runs, options), named, environment)
@@ -301,9 +302,12 @@ def _as_kbench(runs: Sequence[Run]) -> Iterator[Run]:
     yield from (run for run in runs if run.planned.scenario != "rbd_kbench")
 
 
-def _environment(archives: Mapping[str, Path]) -> tuple[Environment | None, tuple[Problem, ...]]:
+def _environment(
+    archives: Mapping[str, Path],
+) -> tuple[Environment | None, tuple[Problem, ...], dict[str, object]]:
+    """All hosts, what is wrong, and when each archive's campaign says that it began."""
     hosts: dict[str, RecordedHost] = {}
-    problems = []
+    problems, told = [], {}
     for name, path in archives.items():
         place = "results/environment.json"
         try:
@@ -313,7 +317,9 @@ def _environment(archives: Mapping[str, Path]) -> tuple[Environment | None, tupl
             continue
         if environment is not None:
             hosts |= {f"{name}: {host}": about for host, about in environment.hosts.items()}
+            told[name] = (environment.model_extra or {}).get("started")
         elif (path / "results" / "plan.json").exists():
             missing = f"{name}={path}: there is no {place}; nothing is known of its hosts"
             problems.append(Problem("", missing))
-    return Environment(format=FORMAT, hosts=hosts) if hosts else None, tuple(problems)
+    together = Environment(format=FORMAT, hosts=hosts) if hosts else None
+    return together, tuple(problems), told

@@ -127,6 +127,8 @@ def findings(report: Report, question: Question, only: Sequence[str] = ()) -> li
     among them.
     """
     metric = question.metric
+    if metric.better > 0 and max(question.loss, *question.own.values(), 0) >= 100:
+        raise UsageError(f"--loss: of {metric.label} less than 100 % can be lost; 5% is usual")
     rows = list(_rows(report, metric))
     names = dict.fromkeys(name_of(cell) for _, cell in rows)
     for name in question.own.keys() - names.keys():
@@ -216,8 +218,8 @@ def closing(report: Report, question: Question, found: Sequence[LoadAnswer]) -> 
     judged = report.family.get(metric.key, 0)
     if answer is Answer.YES and judged > 1:
         yield (
-            f"With a chance of 95 % no FAIL is false, over all {judged} comparisons of "
-            f"{metric.label} in this archive, a control's included (Holm), as in the report."
+            f"At most 6 % of archives have a false FAIL. It takes all {judged} comparisons of "
+            f"{metric.label} into account, a control's included, as in the report."
         )
     yield from caveats(report)
 
@@ -232,7 +234,9 @@ def _answer_of_row(
     if cell.state != "measured" or comparison is None:
         nothing = f"there is no {question.metric.label} of it, or of its baseline"
         why = cell.withheld.get(key) or cell.reason or nothing
-        return LoadAnswer(load, name, Answer.CANNOT_TELL, f"{cell.state}: {why}")
+        nothing = "no answer" if cell.state == "measured" else cell.state
+        why = f"{question.metric.label}: {why}" if key in cell.withheld else why
+        return LoadAnswer(load, name, Answer.CANNOT_TELL, f"{nothing}: {why}")
     p = comparison.p_beyond(question.limit)
     lost = question.lost(comparison.percent)
     low, high = (None, None) if p is None else _ends(comparison, question)

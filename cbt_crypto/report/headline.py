@@ -43,15 +43,20 @@ class _Row:
         return 100 - self.iops.percent
 
 
-def headline(report: Report) -> tuple[str, ...]:
-    """Three to six sentences: differences, the biggest first, what costs nothing, the control."""
+def headline(report: Report, archives: Mapping[Any, Report]) -> tuple[str, ...]:
+    """Three to six sentences: differences, the biggest first, what costs nothing, the control.
+
+    `archives`, where several are compared, have a control each.
+    """
     rows = [row for row in _rows(report) if row.iops.differs is not None]
     # An archive that is compared has rows of its own for each workload.
     what = "rows" if any("hardware" in t.dimensions for t in report.tables) else "workloads"
     sentences = [*_differences(rows, what), *_undecided(rows)]
     if not rows:
         sentences = [text_of.verdicts(report)]
-    return (*sentences, *_together(report), *_growth(report), *_control(report), *_proved(report))
+    tested = {f" of {name}": part for name, part in archives.items()} or {"": report}
+    controls = chain.from_iterable(_control(part, of) for of, part in tested.items())
+    return (*sentences, *_together(report), *_growth(report), *controls, *_proved(report))
 
 
 def _together(report: Report) -> Iterator[str]:
@@ -229,23 +234,24 @@ def _ends(controls: Sequence[Comparison]) -> Optional[tuple[float, float]]:
     return (min(low for low, _ in known), max(high for _, high in known)) if known else None
 
 
-def _control(report: Report) -> Iterator[str]:
+def _control(report: Report, of: str = "") -> Iterator[str]:
     controls = report.controls
     if "iops" in report.distrusted:
-        yield "Control: DIFFERS from the baseline that it repeats; do not trust these verdicts."
+        which = f"the verdicts{of}" if of else "these verdicts"
+        yield f"Control{of}: DIFFERS from the baseline that it repeats; do not trust {which}."
     elif fault := fault_of_control(report):
         remedy = ("measure more rounds or longer", "run the campaign again")[report.lacks_control]
-        yield f"Control: {fault}; {remedy}."
+        yield f"Control{of}: {fault}; {remedy}."
     elif ends := _ends(controls):
         most = max(ends[1] - 100, 100 - ends[0], 1)
         unknown = (f"no difference found, but one of up to {most:.0f} % would not show: do not "
                    "rely on smaller ones. Measure more rounds, or longer.")  # fmt: skip
-        yield f"Control: {unknown if most > _LITTLE else f'agrees within {most:.0f} %.'}"
+        yield f"Control{of}: {unknown if most > _LITTLE else f'agrees within {most:.0f} %.'}"
     elif controls and all(one.differs is None for one in controls):
         worst = max(controls, key=lambda one: abs(one.percent - 100)).percent
         if abs(worst - 100) >= _CONTROL_OFF:
             yield (
-                f"Control: the baseline, measured again, came out at {worst:.0f} %; smaller "
+                f"Control{of}: the baseline, measured again, came out at {worst:.0f} %; smaller "
                 "differences say nothing."
             )
 

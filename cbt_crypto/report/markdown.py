@@ -70,13 +70,19 @@ def grid_lines(grid: Grid, level: str = "##", emulated: Sequence[str] = ()) -> l
     before = ["Workload"] if any(label for label, _ in grid.sections) else []
     heads = [*before, *map(escape, grid.headings)]
     words = len(before) + grid.words
-    lines = [f"{level} {escape(grid.title)}", "", *emulated, _row(heads)]
-    lines += [_row("---" if n < words else "---:" for n in range(len(heads)))]
     rows = [[*([label] if before else []), *row] for label, of in grid.sections for row in of]
+    lines = [f"{level} {escape(grid.title)}", "", *emulated]
+    if rows:
+        lines.append(_row(heads))
+        lines.append(_row("---" if n < words else "---:" for n in range(len(heads))))
     for number, row in enumerate(rows):
         texts = map(escape, row)
         lines.append(_row(f"**{text}**" if number in grid.strong else text for text in texts))
-    return [*lines, "", *(line for note in grid.notes for line in (escape(note), ""))]
+    return [
+        *lines,
+        *([""] if rows else []),
+        *(line for note in grid.notes for line in (escape(note), "")),
+    ]
 
 
 def escape(text: str) -> str:

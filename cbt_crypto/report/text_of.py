@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Optional
 
 from cbt_crypto.report import wording
+from cbt_crypto.report.figures.interval import ARCHIVE
 from cbt_crypto.report.figures.metric import Where, left_out
 from cbt_crypto.report.model import Comparison, Pair, Report, Section, Table
 from cbt_crypto.report.wording import Grid
@@ -90,9 +91,13 @@ def verdicts(report: Report) -> str:
     if not report.verdicts:
         return _why_none(report)
     count = f"all {report.verdicts} comparisons" if report.verdicts > 1 else "the one comparison"
+    whole, of = "reports", "throughput with the baseline"
+    if any(ARCHIVE in table.dimensions for table in report.tables):
+        # Each is an experiment of its own.
+        whole, count, of = "archives", "all comparisons", f"{of} in its archive"
     return (
-        "Each interval alone holds with a chance of 95 %. At most 6 % of reports have a false bold "
-        f"difference (*); it takes {count} of throughput with the baseline into account."
+        f"Each interval alone holds with a chance of 95 %. At most 6 % of {whole} have a false "
+        f"bold difference (*); it takes {count} of {of} into account."
     )
 
 

@@ -133,7 +133,7 @@ def _osd_thread(host: HostRecord) -> Iterator[Limit]:
 def _all_cpus(host: HostRecord) -> Iterator[Limit]:
     """Busy is all that /proc/stat counts but idle, iowait and steal."""
     if host.busy >= FULL_CPUS:
-        text = f"all CPUs of {host.host} ({100 * host.busy:.0f} % busy)"
+        text = f"all CPUs of {host.host} ({100 * host.busy:.0f} % busy in the median second)"
         yield Limit("all CPUs of a host", text)
 
 
@@ -311,6 +311,8 @@ class Moved:
     low: Optional[float] = None
     high: Optional[float] = None
     p: Optional[float] = None
+    #: Whether it is shown beside all that was looked at.
+    is_sure: bool = True
 
 
 def why(runs: Sequence[Run], base: Sequence[Run], direction: str) -> tuple[str, ...]:
@@ -326,7 +328,10 @@ def why(runs: Sequence[Run], base: Sequence[Run], direction: str) -> tuple[str, 
 
 
 def changes(runs: Sequence[Run], base: Sequence[Run], direction: str) -> list[Moved]:
-    """What moved by more than chance, family-wise, and by enough; what moved most comes first."""
+    """What moved by more than chance, family-wise, and by enough; what moved most comes first.
+
+    Where the first are not processors' time, what moved most of that, by itself, is among them.
+    """
     found = [_moved(rule, runs, base, direction) for rule in RULES]
     known = [one for one in found if one is not None]
     p_values = {one.rule.key: one.p for one in known if one.p is not None}
@@ -334,7 +339,13 @@ def changes(runs: Sequence[Run], base: Sequence[Run], direction: str) -> list[Mo
     differs = differing(p_values, level=_LEVEL)
     shown = [one for one in known if differs.get(one.rule.key) and abs(one.share) >= _WORTH]
     shown += [one for one in known if one.p is None and abs(one.share) >= _WORTH_ONCE]
-    return sorted(shown, key=lambda one: -abs(one.share))
+    shown.sort(key=lambda one: -abs(one.share))
+    cpu = [one for one in known if one.rule.basis == "cpu" and abs(one.share) >= _WORTH]
+    alone = [one for one in cpu if one.p is not None and one.p <= _LEVEL]
+    if not alone or any(one.rule.basis == "cpu" for one in shown[:_MOST]):
+        return shown
+    most = max(alone, key=lambda one: abs(one.share))
+    return [*shown[: _MOST - 1], replace(most, is_sure=most in shown)]
 
 
 def _moved(rule: Rule, runs: Sequence[Run], base: Sequence[Run], direction: str) -> Optional[Moved]:
@@ -402,7 +413,8 @@ def _sentence(moved: Moved, runs: Sequence[Run]) -> str:
     if moved.low is None or moved.high is None:
         text += " (measured once)"
     else:
-        text += f" ({_signed(moved.low)} to {_signed(moved.high)})"
+        unsure = "" if moved.is_sure else "; not sure by these rounds"
+        text += f" ({_signed(moved.low)} to {_signed(moved.high)}{unsure})"
     return f"{text}{_busiest(rule, runs)}."
 
 

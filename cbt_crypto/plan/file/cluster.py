@@ -251,7 +251,8 @@ class ClusterSection(FileSection):
     )
     mons: dict[HostName, dict[DaemonId, MonAddress]] = Field(
         default_factory=dict,
-        description="monitors by host: {id: address}; messenger v2 uses port 3300 or the one given",
+        description="monitors by host: {id: address}; may be left out where osds may; messenger v2 "
+        "uses port 3300 or the one given",
     )
     mgrs: dict[HostName, dict[DaemonId, JsonValue]] = Field(
         default_factory=dict, description="managers by host: {id: ~}"

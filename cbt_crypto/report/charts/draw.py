@@ -231,7 +231,7 @@ def _path(canvas: Canvas, path: str, ink: int, title: str = "") -> None:
 
 
 def _left(axis: _Axis) -> float:
-    return 26 + max((len(_tick(tick)) for tick in axis.ticks()), default=1) * _LETTER
+    return 32 + max((len(_tick(tick)) for tick in axis.ticks()), default=1) * _LETTER
 
 
 def _upright(canvas: Canvas, axis: _Axis, left: float, label: str) -> None:

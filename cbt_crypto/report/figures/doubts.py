@@ -466,7 +466,8 @@ def unlike_in_age(own: Optional[float], base: Optional[float]) -> Iterator[str]:
 def _nodes(nodes: Sequence[NodeUse]) -> Iterator[str]:
     busy = [node.host for node in nodes if node.percent(BUSY_STATES) > BUSY_PERCENT]
     if busy:
-        yield f"processors saturated (over {BUSY_PERCENT:g} % busy): {', '.join(busy)}"
+        share = f"over {BUSY_PERCENT:g} % busy on average"
+        yield f"processors saturated ({share}): {', '.join(busy)}"
     stolen = [node.host for node in nodes if node.percent(("steal",)) > STEAL_PERCENT]
     if stolen:
         share = f"over {STEAL_PERCENT:g} % of the time"
@@ -530,7 +531,7 @@ def control_sentences(tables: Iterable[Table], control: str) -> Iterator[str]:
                 f"The control differs from the baseline that it repeats: {table.title}, "
                 f"{section.label}: {compared.percent:.1f} % ({compared.low:.1f} to "
                 f"{compared.high:.1f}). Do not trust the other differences of this "
-                "report either."
+                f"{'archive' if 'hardware' in table.dimensions else 'report'} either."
             )
         elif key != "bandwidth_bytes_per_s":
             others[BY_KEY[key].label] = None

@@ -7,7 +7,8 @@ else it stands with a range that is named for what it is.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
@@ -20,6 +21,8 @@ from cbt_crypto.report.model import Comparison
 from cbt_crypto.results.cell.run import Run
 from cbt_crypto.results.until import asked_of, until_of
 
+#: The dimension that tells the archives of a comparison apart.
+ARCHIVE = "hardware"
 #: Runs of one cell, by stretch.
 Stretches = tuple[tuple[Run, ...], ...]
 
@@ -198,22 +201,27 @@ class LoadRuns:
 class Comparisons:
     """All comparisons of a report, with their verdicts.
 
-    A verdict is of one figure over the whole report: with a chance of 95 % every difference that
-    is shown in a figure is one. Rows compared with one another are a family of their own.
+    A verdict is of one figure over a whole archive: with a chance of 95 % every difference that is
+    shown in a figure is one. Rows compared with one another are a family of their own. Archives
+    that are compared are experiments of their own, and each has its report's verdicts.
     """
 
     def __init__(
         self,
         loads: Mapping[Hashable, LoadRuns],
         baseline: Scalar,
-        has_control: bool = True,
+        lacking: Collection[Optional[Scalar]] = (),
         known: Optional[KnownSpread] = None,
     ) -> None:
-        """`known` is how much deployments differed in another archive."""
+        """`known` is how much deployments differed in another archive.
+
+        `lacking`: the archives without a control; None is the only one.
+        """
+        self._archives = {key: load.dimensions.get(ARCHIVE) for key, load in loads.items()}
         self._baseline = baseline
         # A campaign without a control has one comparison less to be wrong with, and no test of
         # itself: its absent control counts.
-        self._absent = 0 if has_control else len(loads)
+        self._absent = Counter(one for one in self._archives.values() if one in lacking)
         self._by_key = self._judged(_with_baseline(loads, baseline), loads, known)
         self._by_key |= self._judged(_among(loads, baseline), loads, known)
 
@@ -235,7 +243,7 @@ class Comparisons:
 
     def family(self, key: str) -> int:
         """Over how many comparisons with the baseline the verdicts of a figure hold together."""
-        return self.count(key) + self._absent
+        return self.count(key) + sum(self._absent.values())
 
     def levels(self, key: str) -> set[Optional[str]]:
         """What was repeated of the comparisons of a figure, each once."""
@@ -244,11 +252,11 @@ class Comparisons:
     def _judged(
         self, keys: Iterable[_Key], loads: Mapping[Hashable, LoadRuns], known: Optional[KnownSpread]
     ) -> dict[_Key, Comparison]:
-        by_figure: dict[str, list[_Key]] = {}
+        by_figure: dict[tuple[str, Optional[Scalar]], list[_Key]] = {}
         for key in keys:
-            by_figure.setdefault(key[3], []).append(key)
+            by_figure.setdefault((key[3], self._archives[key[0]]), []).append(key)
         judged: dict[_Key, Comparison] = {}
-        for figure, of_figure in by_figure.items():
+        for (figure, archive), of_figure in by_figure.items():
             metric = BY_KEY[figure]
             found = {
                 key: repeated
@@ -264,7 +272,7 @@ class Comparisons:
                 if (comparison := _compare(metric, loads[key[0]], *key[1:3], found.get(key)))
             }
             p_values = {key: one.p for key, one in compared.items() if one.p is not None}
-            shown = repeats.differing(p_values, self._absent)
+            shown = repeats.differing(p_values, self._absent[archive])
             judged |= {key: replace(one, differs=shown.get(key)) for key, one in compared.items()}
         return judged
 

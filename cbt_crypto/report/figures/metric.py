@@ -300,7 +300,7 @@ METRICS = (
         OVERWRITTEN, "drives written over before", "times", 0,
         mean_of_runs(lambda run, _: run.overwritten),
         "bytes written to all drives between their deployment and the cell, over their sizes",
-        column=Column("drives written over, times", decimals=1),
+        column=Column("times drives were overwritten", decimals=1),
     ),
     *(
         Metric(
@@ -377,7 +377,7 @@ def left_out(cells: Iterable[ReportCell], where: Where) -> str:
     if not labels:
         return ""
     fewest = of_runs.FEWEST_BEYOND
-    return f'"-" or no column (fewer than {fewest} IOs took longer): {", ".join(labels)}'
+    return f'"-" or no column, as fewer than {fewest} IOs were slower: {", ".join(labels)}'
 
 
 def without(figures: Mapping[str, float], keys: Iterable[str]) -> dict[str, float]:

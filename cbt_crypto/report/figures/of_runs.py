@@ -328,7 +328,8 @@ def withheld(runs: Sequence[Run], direction: str) -> dict[str, str]:
     for key, percent in PERCENTILES.items():
         beyond = ios * (100 - percent) / 100
         if not has_tail(percent, ios):
-            reasons[key] = f"{beyond:.0f} of {ios:,} IOs took longer, {FEWEST_BEYOND} are needed"
+            slower = f"{beyond:.0f} of {ios:,} IOs were slower than it"
+            reasons[key] = f"{slower}, {FEWEST_BEYOND} are needed"
     return reasons
 
 

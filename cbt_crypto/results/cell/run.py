@@ -406,7 +406,7 @@ def _uses(
             problems.append(Problem("", f"{node.host}: what was sampled {shortfall}"))
         elif not _PLAUSIBLE[0] < use.accounted < _PLAUSIBLE[1]:
             sentence = "its counters do not add up to its processors' time"
-            problems.append(Problem("", f"{node.host}: {sentence}; they were not used"))
+            problems.append(Problem("", f"{node.host}: {sentence}; its CPU figures are missing"))
         else:
             uses.append(use)
     return tuple(uses)

@@ -222,13 +222,17 @@ def test_a_pattern_that_is_a_variable_without_a_value(host: Any, option: str, pa
     """It was in every label, so that all that was finished was set aside and measured again."""
     host.archive.mkdir()
     said = refused(host, host.write(), option, pattern)
-    assert said.startswith(f'{option} "{pattern}" matches no cell; --plan lists them')
+    assert said.startswith(
+        f'{option} "{pattern}" matches no cell; `cbt-crypto plan FILE` lists them'
+    )
 
 
 def test_again_that_matches_nothing(host: Any) -> None:
     host.archive.mkdir()
     said = refused(host, host.write(), "--again", "no such cell")
-    assert said.startswith('--again "no such cell" matches no cell; --plan lists them')
+    assert said.startswith(
+        '--again "no such cell" matches no cell; `cbt-crypto plan FILE` lists them'
+    )
 
 
 def test_an_archive_that_another_run_holds(host: Any) -> None:
@@ -249,7 +253,9 @@ def test_a_monitor_s_name_that_nobody_knows(host: Any) -> None:
 
 def test_only_that_matches_nothing(host: Any) -> None:
     said = refused(host, host.write(), "--only", "no such cell")
-    assert said.startswith('--only "no such cell" matches no cell; --plan lists them')
+    assert said.startswith(
+        '--only "no such cell" matches no cell; `cbt-crypto plan FILE` lists them'
+    )
 
 
 def test_a_change_that_rebuild_never_forbids(

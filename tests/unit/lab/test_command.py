@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,11 @@ def test_an_image_that_a_lab_uses_is_kept(cache: Path) -> None:
         "lab other uses the image; stop it first with lab down, then repeat this\n",
     )
     assert (cache / "images" / "0123456789ab").exists()
+    (cache / "images" / "0123456789ab" / "system.ext4").write_bytes(bytes(8192))
+    stays = (
+        r"The nodes' image \(.+B\) stays for the next lab; remove it: cbt-crypto lab down --image"
+    )
+    assert re.search(stays, invoke("down")[1])
     assert invoke("down", "--image", "--name", "other")[0] == 0
     assert not (cache / "images").exists()
     assert list((cache / "labs").iterdir()) == []

@@ -198,7 +198,7 @@ def test_only_that_matches_nothing_names_a_label(campaign_of: Make) -> None:
         plan(campaign_of(), only=["sync"])
     label = cells_of(campaign_of())[0].label
     assert str(caught.value) == (
-        f'--only "sync" matches no cell; --plan lists them, e.g. "{label}"'
+        f'--only "sync" matches no cell; `cbt-crypto plan FILE` lists them, e.g. "{label}"'
     )
 
 

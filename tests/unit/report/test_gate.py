@@ -190,7 +190,7 @@ def test_an_archive_in_which_luks_loses_half(
         "UNKNOWN": f"UNKNOWN: no answer for 2 {of}.",
     }
     assert closing[word] in lines
-    corrected = "With a chance of 95 % no FAIL is false, over all 4 comparisons of IOPS"
+    corrected = "At most 6 % of archives have a false FAIL. It takes all 4 comparisons of IOPS"
     assert (corrected in result.output) == (word == "FAIL"), "a PASS ended with it, too"
     document = json.loads(files["--json"].read_text())
     assert document["answer"] == answer
@@ -230,7 +230,7 @@ def test_archives_whose_loss_is_known(
 ) -> None:
     result = _run(_made(tmp_path, synthetic, {"B": lost}), "--loss", "5", "--only", "randread")
     assert result.exit_code == status, result.output
-    said = "over all 4 comparisons of IOPS"
+    said = "takes all 4 comparisons of IOPS"
     assert (said in result.output) == (status == 1), "those that --only leaves out count too"
 
 
@@ -305,11 +305,21 @@ def test_where_the_report_calls_the_control_too_noisy_nothing_is_told(
     assert re.search(rf"{noisy} first\)  B, ", result.output)
 
 
-@pytest.mark.parametrize("loss", ["half", "-1", "100%", "nan", ""])
+@pytest.mark.parametrize("loss", ["half", "-1", "inf", "nan", ""])
 def test_a_loss_that_makes_no_sense(small: Path, loss: str) -> None:
     result = _run(small, "--loss", loss)
     assert result.exit_code == 2
     assert "is no percent" in result.output
+
+
+def test_a_latency_may_more_than_double(small: Path) -> None:
+    """`--loss 150%` of a latency was no percent."""
+    result = _run(small, "--loss", "150%", "--metric", "clat_ns_mean")
+    assert result.exit_code == 3, result.output
+    for losses in (["100%"], ["5%", "--loss", "LUKS=150%"]):
+        result = _run(small, "--loss", *losses)
+        assert result.exit_code == 2
+        assert result.output.startswith("--loss: of IOPS less than 100 % can be lost")
 
 
 @pytest.mark.parametrize(

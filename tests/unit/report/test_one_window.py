@@ -163,14 +163,14 @@ def test_a_percentile_without_its_tail_is_an_empty_field_with_a_reason(
     (cell,) = built.cells
     assert "clat_ns_p99" in cell.figures
     assert "clat_ns_p999" not in cell.figures
-    why, one = (f"{ios} of 12,000 IOs took longer, 100 are needed" for ios in (12, 1))
+    why, one = (f"{ios} of 12,000 IOs were slower than it, 100 are needed" for ios in (12, 1))
     assert cell.withheld == {"clat_ns_p999": why, "clat_ns_p9999": one}
     rows = {row["figure"]: row for row in csv.DictReader(io.StringIO(tidy(built)))}
     assert (rows["clat_ns_p999"]["value"], rows["clat_ns_p999"]["withheld"]) == ("", why)
     assert rows["clat_ns_p99"]["withheld"] == ""
     (told,) = document(built)["tables"][0]["sections"][0]["cells"]
     assert told["withheld"] == cell.withheld
-    foot = '"-" or no column (fewer than 100 IOs took longer): p99.9 latency, p99.99 latency.'
+    foot = '"-" or no column, as fewer than 100 IOs were slower: p99.9 latency, p99.99 latency.'
     assert foot in page(built)
     assert ">p99 ms<" in page(built)
     assert ">p99.9 ms<" not in page(built), "on 1280 points, such columns hid those of CPUs"
@@ -181,7 +181,7 @@ def test_p99_too_needs_its_tail(archive: Any, synthetic: Any) -> None:
     root = archive(9, 1, 12.5)
     built = build(root)
     assert set(built.cells[0].withheld) == {"clat_ns_p99", "clat_ns_p999", "clat_ns_p9999"}
-    foot = '"-" or no column (fewer than 100 IOs took longer): p99 latency.'
+    foot = '"-" or no column, as fewer than 100 IOs were slower: p99 latency.'
     assert foot in markdown(built) and "p99 ms" not in markdown(built)
 
 

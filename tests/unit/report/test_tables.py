@@ -310,7 +310,7 @@ def test_saturated_nodes_are_warned_of(tmp_path, synthetic):
         cpu=lambda cell: {"user": 60.0, "sys": 38.0}, seconds=8,
     )  # fmt: skip
     (cell,) = build(synthetic.write_archive(campaign, tmp_path / "b")).cells
-    assert "processors saturated (over 95 % busy): osd0, client0" in cell.warnings
+    assert "processors saturated (over 95 % busy on average): osd0, client0" in cell.warnings
 
 
 def test_cells_of_before_and_after_an_upgrade(small):

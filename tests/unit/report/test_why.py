@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -98,6 +99,23 @@ def test_what_moved_most_comes_first_with_its_interval(recorded: Any) -> None:
     assert len(more) <= 2
     assert luks.limit == "one thread of the OSDs"
     assert "limited by one thread (dmcrypt_write on " in luks.warnings[0]
+
+
+def test_processor_time_that_is_not_sure_is_said_as_that(repeated: Path, recorded: Any) -> None:
+    """Half more CPU time of each IO was in the table, and in no sentence on why."""
+    half = {kind: [n // 2 for n in used[:3]] + used[3:] for kind, used in QUIET.items()}
+    recorded(half, ctxt=9000)
+    for file in repeated.glob("results/*/id-*/cell.json"):
+        document = json.loads(file.read_text())
+        if document["configuration"] == "LUKS":
+            ticks = 36 if document["iteration"] == 0 else 15
+            kcryptd = [0, ticks, ticks, 5, "kcryptd/253:0"]
+            used = {**half, "kcryptd": kcryptd, "kworker": [0, ticks // 2, 1, 6, "kworker/0:1"]}
+            record(file.parent, used, ctxt=9000)
+    (section, *_) = build(repeated).tables[0].sections
+    luks = next(cell for cell in section.cells if cell.name == "LUKS")
+    assert len(luks.why) == 3 and luks.why[0].startswith("Context switches of OSD hosts")
+    assert re.match(r"CPU of kcryptd .* \(\+.* to \+.*; not sure by these rounds\)", luks.why[-1])
 
 
 def test_where_nothing_moved_it_is_not_explained(recorded: Any) -> None:
@@ -335,3 +353,25 @@ def test_slow_operations_are_marks_and_in_the_row(repeated: Path, recorded: Any)
     assert not any("slow" in text for text in rows["Unencrypted"].warnings)
     (chart, *_) = [c for c in charts(build(repeated).tables[0]) if c.key.startswith("clat_ns_mean")]
     assert "LUKS: slow operation on osd.1 (osd_op)" in chart_svg(chart, {})
+
+
+def test_full_processors_are_said_once(tmp_path: Path, synthetic: Any) -> None:
+    """The same host was at 97 % in one note, and over 95 % in the next one, of other rows."""
+    campaign = synthetic.SyntheticCampaign(
+        [synthetic.SyntheticScenario("rbd", 1, 1, (4096,), ("randread",))], ["Unencrypted"],
+        lambda cell: synthetic.Load(1000.0, 2.0), cpu=lambda cell: {"user": 60.0, "sys": 38.0},
+        seconds=12,
+    )  # fmt: skip
+    archive = Path(synthetic.write_archive(campaign, tmp_path / "archive"))
+    for samples in archive.glob("results/*/*/collectl.client*"):
+        shutil.rmtree(samples)
+    for is_recorded in (False, True):
+        for file in archive.glob("results/*/id-*/cell.json") if is_recorded else ():
+            ceph = {**QUIET, "tp_osd_tp": [450, 250, 15, 7, "tp_osd_tp"]}
+            record(file.parent, ceph, cpu=[500, 0, 290, 10, 0, 0, 0, 0], top_cpu=[0, 100])
+        (cell,) = build(archive).cells
+        said = [text for text in cell.warnings if "busy" in text]
+        if is_recorded:
+            assert said == ["limited by all CPUs of osd0 (99 % busy in the median second)"]
+        else:
+            assert said == ["processors saturated (over 95 % busy on average): osd0"]
