@@ -108,5 +108,5 @@ def test_no_cost_is_found_where_neither_much_is_lost_nor_gained(repeated, low, h
 
     (table,) = report.tables
     changed = replace(table, sections=(of_section(table.sections[0]),))
-    sentences = headline(replace(report, tables=(changed,)))
+    sentences = headline(replace(report, tables=(changed,)), {})
     assert sentences[0] == said.format(f"LUKS, 4 KiB {changed.sections[0].label}")
