@@ -241,15 +241,15 @@ def own_left_over(archive: Path) -> list[Deployment]:
     here = os.path.realpath(archive)
     known = {deployment.run for deployment in left_over(archive)}
     return [
-        _deployment(str(entry["run"]), entry, is_own=True)
+        _deployment(entry["run"], entry, is_own=True)
         for entry in all_open()
-        if entry.get("run") in known or os.path.realpath(str(entry.get("archive"))) == here
+        if entry["run"] in known or os.path.realpath(str(entry.get("archive"))) == here
     ]
 
 
 def uuids_tracked() -> list[str]:
     """What this user's open runs call the devices that they may have claimed, on all hosts."""
-    runs = (_deployment(str(entry["run"]), entry, is_own=True) for entry in all_open())
+    runs = (_deployment(entry["run"], entry, is_own=True) for entry in all_open())
     return [
         note["uuid"] for run in runs for paths in run.devices.values() for note in paths.values()
     ]
@@ -279,29 +279,30 @@ def devices_before(archive: Path) -> dict[tuple[str, str], dict[str, str]]:
     by_path: dict[tuple[str, str], dict[str, str]] = {}
     for entry in _entries(archive):
         hosts = entry.get("devices") if entry.get("event") == "begin" else None
-        for host, of_host in (hosts if isinstance(hosts, dict) else {}).items():
-            for path, note in (of_host if isinstance(of_host, dict) else {}).items():
-                known = note.get("identity") if isinstance(note, dict) else None
+        for host, of_host in _dict(hosts).items():
+            for path, note in _dict(of_host).items():
+                known = _dict(note).get("identity")
                 if isinstance(known, dict):
                     by_path[str(host), str(path)] = {str(k): str(v) for k, v in known.items()}
     return by_path
 
 
+def _dict(value: Any) -> dict[str, Any]:
+    """What an archive has as an object; empty for anything else that somebody put there."""
+    return value if isinstance(value, dict) else {}
+
+
 def _deployment(run: str, entry: dict[str, Any], is_own: bool = False) -> Deployment:
-    by, hosts = entry.get("by"), entry.get("hosts")
-    devices = entry.get("devices") if is_own else None
-    ways_back = entry.get("ways_back") if is_own else None
+    hosts = _dict(entry.get("hosts")).items()
     return Deployment(
         run=run,
-        by=by if isinstance(by, dict) else {},
-        hosts={str(k): v for k, v in hosts.items() if isinstance(v, dict)}
-        if isinstance(hosts, dict)
-        else {},
+        by=_dict(entry.get("by")),
+        hosts={str(host): left for host, left in hosts if isinstance(left, dict)},
         document=entry.get("document"),
         fsid=str(entry.get("fsid") or ""),
         version=str(entry.get("version") or ""),
-        devices=devices if isinstance(devices, dict) else {},
-        ways_back=ways_back if isinstance(ways_back, dict) else {},
+        devices=_dict(entry.get("devices")) if is_own else {},
+        ways_back=_dict(entry.get("ways_back")) if is_own else {},
         is_own=is_own,
     )
 

@@ -7,7 +7,7 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -191,17 +191,14 @@ class Preparation:
 _LOOK_EVERY_S, _ANSWER_S = 10.0, 60.0
 
 
-@contextlib.contextmanager
 def followed(
     remote: Remote, site: Optional[Site], mib: int, tell: Callable[[float, float], None],
     every_s: float = _LOOK_EVERY_S,
-) -> Iterator[None]:  # fmt: skip
+) -> contextlib.AbstractContextManager[None]:  # fmt: skip
     """Tell MiB/s and percent of `mib` while the block fills volumes; no error of this matters."""
     if site is None:
-        yield
-        return
-    with aside(partial(_follow, remote, site, mib, tell, every_s), _ANSWER_S):
-        yield
+        return contextlib.nullcontext()
+    return aside(partial(_follow, remote, site, mib, tell, every_s), _ANSWER_S)
 
 
 def _follow(

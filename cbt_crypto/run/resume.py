@@ -200,8 +200,7 @@ def _is_of(archive: Path, campaign: Campaign) -> bool:
 
 def _is_done(archive: Path, plan: Mapping[str, Any]) -> bool:
     """Whether every cell that the archive itself planned is measured."""
-    cells = plan.get("cells")
-    paths = [str(cell.get("path")) for cell in cells or () if isinstance(cell, dict)]
+    paths = [str(cell.get("path")) for cell in _cells_in(plan)]
     states = ((read_json(archive / path / "cell.json") or {}).get("state") for path in paths)
     return all(state == "finished" for state in states)
 
@@ -259,15 +258,15 @@ def set_aside(archive: Path, directory: Path) -> None:
 def _shared(archive: Path, plan: Mapping[str, Any], campaign: Campaign) -> bool:
     """Whether the archive knows a cell that this file has too."""
     cells = cells_of(campaign)
-    planned = plan.get("cells")
-    definitions = {
-        str(planned_cell.get("definition"))
-        for planned_cell in (planned if isinstance(planned, list) else ())
-        if isinstance(planned_cell, dict)
-    }
-    if any(cell.definition in definitions for cell in cells):
-        return True
-    return bool(finished_cells(archive, cells))
+    definitions = {str(planned.get("definition")) for planned in _cells_in(plan)}
+    is_planned = any(cell.definition in definitions for cell in cells)
+    return is_planned or bool(finished_cells(archive, cells))
+
+
+def _cells_in(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The cells that a plan.json lists, whoever wrote it."""
+    cells = plan.get("cells")
+    return [cell for cell in cells if isinstance(cell, dict)] if isinstance(cells, list) else []
 
 
 def _document(campaign: Campaign) -> Any:

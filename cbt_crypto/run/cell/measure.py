@@ -53,12 +53,8 @@ def check(wanted: Sizes, archive_dir: Path) -> None:
 
 
 def _parsed(text: str) -> dict[str, int]:
-    sizes = {}
-    for line in text.splitlines():
-        size, _, name = line.partition(" ")
-        if size.isdigit() and name:
-            sizes[name] = int(size)
-    return sizes
+    pairs = (line.partition(" ")[::2] for line in text.splitlines())
+    return {name: int(size) for size, name in pairs if size.isdigit() and name}
 
 
 class Collector:

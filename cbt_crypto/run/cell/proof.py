@@ -114,17 +114,14 @@ class CellProof:
         self._remote, self._stack, self._site = remote, stack, site
         self._is_waived = waived
         self._limit_s = _ANSWERS * shell.answer_limit(site.ceph_cmd)
+        self._proving = [] if waived else _proving(stack, site)
         self._watches: dict[str, Mapping[str, Watch]] = {} if waived else self._proofs_watches()
         self._hosts = tuple({host: None for hosts in self._watches.values() for host in hosts})
         self.evidence = Evidence()
 
     def _proofs_watches(self) -> dict[str, Mapping[str, Watch]]:
-        stack, site = self._stack, self._site
-        of_overlays = {
-            overlay.name: overlay.watch(_below(stack, overlay, site))
-            for overlay in _overlays(stack, site)
-        }
-        return {NAME: watch_daemons(site), **of_overlays}
+        of_overlays = {overlay.name: overlay.watch(below) for overlay, below in self._proving}
+        return {NAME: watch_daemons(self._site), **of_overlays}
 
     def begin(self, up_from: UpFrom, further: Looks = MappingProxyType({})) -> Looked:
         """Watch, and probe all overlays in one call with `further` looks; return the looks'
@@ -165,27 +162,20 @@ class CellProof:
         return judge(self._stack, self._site, configuration, self.evidence)
 
     def _probes(self) -> Looks:
-        if self._is_waived:
-            return {}
-        stack, site = self._stack, self._site
-        return {
-            overlay.name: overlay.probe(_below(stack, overlay, site))
-            for overlay in _overlays(stack, site)
-        }
+        return {overlay.name: overlay.probe(below) for overlay, below in self._proving}
 
     def _run(self, parts: Sequence[HostScripts]) -> HostOutputs:
         scripts = _together(parts)
         return self._remote.run(scripts, "read what proves the configuration", self._limit_s)
 
 
-def _overlays(stack: Stack, site: Site) -> Sequence[Overlay]:
-    """What is to be proved of a cell: the stack, and of a drive what it is made of."""
-    return (*stack.overlays, DriveProof()) if site.drives else stack.overlays
+def _proving(stack: Stack, site: Site) -> list[tuple[Overlay, Site]]:
+    """What is to be proved of a cell: each overlay, with the site as it finds it.
 
-
-def _below(stack: Stack, overlay: Overlay, site: Site) -> Site:
-    """The site as an overlay finds it; what is proved of a drive itself is seen from the top."""
-    return stack.below(overlay, site) if overlay in stack.overlays else site
+    Of a drive also what it is made of, which is seen from the top.
+    """
+    proving = [(overlay, stack.below(overlay, site)) for overlay in stack.overlays]
+    return [*proving, (DriveProof(), site)] if site.drives else proving
 
 
 def _sections(marker: str, looks: Looks) -> HostScripts:
@@ -215,10 +205,7 @@ def _printed(outputs: HostOutputs, marker: str) -> Looked:
 
 def judge(stack: Stack, site: Site, configuration: str, evidence: Evidence) -> dict[str, Any]:
     """The contents of proof.json for one cell."""
-    verdicts = [
-        _verdict(overlay, _below(stack, overlay, site), evidence)
-        for overlay in _overlays(stack, site)
-    ]
+    verdicts = [_verdict(overlay, below, evidence) for overlay, below in _proving(stack, site)]
     if site.osds:
         verdicts.append(_same_osds(site, evidence))
     return {

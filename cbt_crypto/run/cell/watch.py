@@ -165,14 +165,13 @@ class Onlooker:
     in_flight: Optional[int]
 
 
-@contextlib.contextmanager
-def followed(remote: Remote, run_dir: str, onlooker: Optional[Onlooker]) -> Iterator[None]:
+def followed(
+    remote: Remote, run_dir: str, onlooker: Optional[Onlooker]
+) -> contextlib.AbstractContextManager[None]:
     """Look every few seconds while the block runs; nothing that goes wrong with it matters."""
     if onlooker is None:
-        yield
-        return
-    with aside(partial(_follow, remote, run_dir, onlooker), _TIMEOUT_S):
-        yield
+        return contextlib.nullcontext()
+    return aside(partial(_follow, remote, run_dir, onlooker), _TIMEOUT_S)
 
 
 @contextlib.contextmanager

@@ -96,18 +96,15 @@ def propose(hosts: Sequence[HostHardware]) -> Proposal:
 def _roles(
     hosts: Sequence[HostHardware],
 ) -> tuple[tuple[HostHardware, ...], tuple[HostHardware, ...]]:
-    named = tuple(host for host in hosts if _OSD_NAME.match(host.name))
-    rest = tuple(host for host in hosts if host not in named)
-    if named and rest:
-        return named, rest
-    clients = tuple(host for host in hosts if _CLIENT_NAME.match(host.name))
-    others = tuple(host for host in hosts if host not in clients)
-    if clients and others:
-        return others, clients
-    with_drives = tuple(host for host in hosts if host.free_drives)
-    without = tuple(host for host in hosts if not host.free_drives)
-    if with_drives and without:
-        return with_drives, without
+    for has_osds in (
+        lambda host: _OSD_NAME.match(host.name),
+        lambda host: not _CLIENT_NAME.match(host.name),
+        lambda host: host.free_drives,
+    ):
+        osds = tuple(host for host in hosts if has_osds(host))
+        clients = tuple(host for host in hosts if host not in osds)
+        if osds and clients:
+            return osds, clients
     if len(hosts) == 1:
         return tuple(hosts), tuple(hosts)
     # All alike: one in four loads the others.

@@ -104,10 +104,8 @@ def script(
 ) -> Iterator[str]:
     """Lines of a shell script: for each host its commands, and in comments what has none."""
     yield "# Made by `cbt-crypto check --fix-commands`. Read it before you run any of it."
-    for host in dict.fromkeys(
-        finding.host for finding in findings if finding.error or finding.warning
-    ):
-        of_host = [finding for finding in findings if finding.host == host]
+    to_fix = [finding for finding in findings if finding.error or finding.warning]
+    for host, of_host in _by_host(to_fix).items():
         yield ""
         yield f"# {host}"
         commands, by_hand = _mended(of_host, manager.get(host), user)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Optional
 
@@ -119,8 +119,12 @@ def discover(remote: Remote, site: Site, cluster: ClusterSection) -> Found:
         for number, directory in of_host.items()
     ]
     osds.sort(key=lambda osd: osd.id)
-    pids = {str(osd.id): answers[osd.host][str(osd.id)]["pid"] for osd in osds}
-    return Found(replace(site, osds=tuple(osds)), _pid_files(osds, pids))
+    pid_files: dict[str, str] = {}
+    for found in osds:
+        pid = answers[found.host][str(found.id)]["pid"]
+        line = f"echo {pid} > {shlex.quote(found.pid_file)}\n"
+        pid_files[found.host] = pid_files.get(found.host, "") + line
+    return Found(replace(site, osds=tuple(osds)), pid_files)
 
 
 def check_same(remote: Remote, campaign: Campaign, fsid: str) -> str:
@@ -205,14 +209,6 @@ def _osd(cluster: ClusterSection, host: str, number: int, directory: str, answer
         db_device=answer["db_device"],
         is_existing=True,
     )
-
-
-def _pid_files(osds: Iterable[Osd], pids: Mapping[str, int]) -> HostScripts:
-    scripts: dict[str, str] = {}
-    for osd in osds:
-        line = f"echo {pids[str(osd.id)]} > {shlex.quote(osd.pid_file)}\n"
-        scripts[osd.host] = scripts.get(osd.host, "") + line
-    return scripts
 
 
 def remove_images(
