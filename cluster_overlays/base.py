@@ -67,6 +67,10 @@ class Seen:
     since: float
 
 
+#: Options, or None.
+Absent = Optional[Mapping[str, Any]]
+
+
 class Overlay(BaseModel):
     """One change to how a cluster is deployed. Every hook is optional."""
 
@@ -86,13 +90,16 @@ class Overlay(BaseModel):
     #: Whether its proof can tell it on a cluster that somebody else deployed.
     is_recognised: ClassVar[bool] = False
 
+    #: What the options are where a configuration lacks it, if `absent` is to state and prove that.
+    if_absent: ClassVar[Absent] = None
+
     _is_present: bool = PrivateAttr(default=True)
 
     @classmethod
     def absent(cls) -> Optional[Self]:
         """The overlay that states and proves its default where a configuration lacks it, or
         None."""
-        return None
+        return None if cls.if_absent is None else cls.make_absent(**cls.if_absent)
 
     @classmethod
     def make_absent(cls, **options: Any) -> Self:

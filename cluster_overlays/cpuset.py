@@ -22,6 +22,7 @@ class CpuSet(Overlay):
     """Confine the OSDs of each host to whole cores, and keep client processes off them."""
 
     name: ClassVar[str] = "cpuset"
+    if_absent: ClassVar[base.Absent] = {}
     needs_root: ClassVar[bool] = True
 
     osd_cores: Optional[int] = Field(
@@ -54,11 +55,6 @@ class CpuSet(Overlay):
         if self.clients == "rest" and self.osd_cores is None:
             raise ValueError("clients: rest needs osd_cores, to know what the rest is")
         return self
-
-    @classmethod
-    @override
-    def absent(cls) -> Self:
-        return cls.make_absent()
 
     @property
     @override

@@ -14,7 +14,7 @@ from pydantic import Field, StringConstraints, model_validator
 from typing_extensions import Self, override
 
 from cbt_crypto.cluster_overlays import base
-from cbt_crypto.cluster_overlays.base import Finding, Overlay, StorageFacts, Verdict
+from cbt_crypto.cluster_overlays.base import Absent, Finding, Overlay, StorageFacts, Verdict
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import destroy, lvm_and_md
 from cbt_crypto.hosts.devices.destroy import device_guard
@@ -36,6 +36,7 @@ class DbDevice(Overlay):
     """Put RocksDB and its log of each OSD on a second device."""
 
     name: ClassVar[str] = "db_device"
+    if_absent: ClassVar[Absent] = {"devices": None, "directory": None, "size": ""}
     needs_root: ClassVar[bool] = True
 
     devices: Union[_Path, list[_Path], dict[str, list[_Path]], None] = Field(
@@ -58,11 +59,6 @@ class DbDevice(Overlay):
         if (self.devices is None) == (self.directory is None):
             raise ValueError("name either devices or directory")
         return self
-
-    @classmethod
-    @override
-    def absent(cls) -> Self:
-        return cls.make_absent(devices=None, directory=None, size="")
 
     @property
     @override

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, Optional
 
 from pydantic import AfterValidator, Field, StringConstraints
-from typing_extensions import Self, override
+from typing_extensions import override
 
 from cbt_crypto.cluster_overlays import encrypted_paths_on_host, tunnel_on_host
-from cbt_crypto.cluster_overlays.base import Overlay, Verdict
+from cbt_crypto.cluster_overlays.base import Absent, Overlay, Verdict
 from cbt_crypto.cluster_overlays.secure_messenger import COUNTERS, Traffic
 from cbt_crypto.hosts import admin_socket, shell
 from cbt_crypto.hosts.admin_socket import Question
@@ -252,6 +252,7 @@ class Network(Overlay):
     """Put Ceph's public and cluster network on a tunnel between the nodes."""
 
     name: ClassVar[str] = "network"
+    if_absent: ClassVar[Absent] = {"type": "", "subnet": "10.207.0.0/24", "addresses": {}}
     needs_root: ClassVar[bool] = True
 
     type: Literal["vxlan", "ipip", "wireguard", "ipsec"] = Field(
@@ -274,11 +275,6 @@ class Network(Overlay):
     key_size: Literal[128, 256] = Field(
         128, description="bits of AES-GCM in ipsec; the secure messenger has 128"
     )
-
-    @classmethod
-    @override
-    def absent(cls) -> Self:
-        return cls.make_absent(type="", subnet="10.207.0.0/24", addresses={})
 
     def _tunnel(self, site: Site) -> dict[str, str]:
         """Host -> its address in the tunnel."""

@@ -10,7 +10,7 @@ from pydantic import Field
 from typing_extensions import Self, override
 
 from cbt_crypto.cluster_overlays import base, ceph_running_on_host
-from cbt_crypto.cluster_overlays.base import Finding, Overlay, Transition, Verdict
+from cbt_crypto.cluster_overlays.base import Absent, Finding, Overlay, Transition, Verdict
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Osd, Site
@@ -37,6 +37,7 @@ class OsdService(Overlay):
     """Start OSDs as a package's service does, or with another environment and other limits."""
 
     name: ClassVar[str] = "osd_service"
+    if_absent: ClassVar[Absent] = {"tcmalloc_cache": CACHE_BYTES, "open_files": OPEN_FILES}
 
     tcmalloc_cache: int = Field(
         CACHE_BYTES,
@@ -47,11 +48,6 @@ class OsdService(Overlay):
     open_files: int = Field(
         OPEN_FILES, ge=1024, le=1 << 30, description="files that an OSD may have open"
     )
-
-    @classmethod
-    @override
-    def absent(cls) -> Self:
-        return cls.make_absent(tcmalloc_cache=CACHE_BYTES, open_files=OPEN_FILES)
 
     @property
     @override

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from typing_extensions import Self, override
 
 from cbt_crypto.cluster_overlays import rbd_encryption_on_host
-from cbt_crypto.cluster_overlays.base import Overlay, Seen, Transition, Verdict, Watch
+from cbt_crypto.cluster_overlays.base import Absent, Overlay, Seen, Transition, Verdict, Watch
 from cbt_crypto.cluster_overlays.luks.mapping import CryptTable, crypt_of, may_encrypt
 from cbt_crypto.cluster_overlays.luks.preparation import SCRIPT, DmCrypt
 from cbt_crypto.hosts import samplers, shell
@@ -35,6 +35,7 @@ class RbdEncryption(Overlay):
     """
 
     name: ClassVar[str] = "rbd_encryption"
+    if_absent: ClassVar[Absent] = {}
     needs_root: ClassVar[bool] = True
 
     by: Literal["dm-crypt", "librbd"] = Field(
@@ -68,11 +69,6 @@ class RbdEncryption(Overlay):
                 "leave the others out, or say by: dm-crypt"
             )
         return self
-
-    @classmethod
-    @override
-    def absent(cls) -> Self:
-        return cls.make_absent()
 
     @override
     def requirements(self, site: Site) -> Sequence[Requirement]:

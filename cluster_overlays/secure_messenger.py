@@ -334,12 +334,8 @@ class SecureMessenger(Overlay):
     """Encrypt all traffic between daemons and with clients; without it, check sums only."""
 
     name: ClassVar[str] = "secure_messenger"
+    if_absent: ClassVar[Optional[Mapping[str, Any]]] = {}
     is_recognised: ClassVar[bool] = True
-
-    @classmethod
-    @override
-    def absent(cls) -> Self:
-        return cls.make_absent()
 
     @property
     def _mode(self) -> str:
@@ -415,9 +411,7 @@ class SecureMessenger(Overlay):
             return self._judge_negotiated(traffic, looks[1], modes, is_watched=is_watched)
         findings = {osd: self._finding(osd, traffic[osd], looks[1]) for osd in site.osds}
         moved = [of_osd for of_osd in traffic.values() if isinstance(of_osd, Traffic)]
-        verdict = judge_all(self, findings, self._claim(moved))
-        doubt = self._doubt(moved)
-        return Verdict(False, doubt, verdict.evidence) if verdict.proved and doubt else verdict
+        return self._unless_silent(judge_all(self, findings, self._claim(moved)), moved)
 
     def _is_agreed_on(self, site: Site) -> bool:
         """Whether an OSD leaves it to its peers: somebody else's, or a plain one beside others."""
@@ -448,9 +442,8 @@ class SecureMessenger(Overlay):
             findings[osd] = Finding(fault(negotiated_here, wanted, moved), evidence)
         total = sum((moved for moved, _ in agreements), NOTHING)
         claim = negotiated_claim(total, [negotiated for _, negotiated in agreements], wanted)
-        verdict = judge_all(self, findings, claim)
-        doubt = self._doubt([moved for moved, _ in agreements])
-        return Verdict(False, doubt, verdict.evidence) if verdict.proved and doubt else verdict
+        seen = [of_osd for of_osd, _ in agreements]
+        return self._unless_silent(judge_all(self, findings, claim), seen)
 
     def _claim(self, traffic: Sequence[Traffic]) -> str:
         claim = f"encrypted {'every' if self.is_present else 'no'} byte"
@@ -469,12 +462,12 @@ class SecureMessenger(Overlay):
             fault = traffic.encryption_fault() if self.is_present else traffic.plaintext_fault()
         return Finding(fault, {"modes": modes, **traffic.evidence()})
 
-    def _doubt(self, traffic: Sequence[Traffic]) -> Optional[str]:
+    def _unless_silent(self, verdict: Verdict, traffic: Sequence[Traffic]) -> Verdict:
         """What no single OSD can show."""
-        moved = [of_osd for of_osd in traffic if of_osd.total > 0]
-        if self.is_present and not moved:
-            return "no OSD sent or received a byte in this cell, which proves nothing"
-        return None
+        if not (verdict.proved and self.is_present) or any(one.total > 0 for one in traffic):
+            return verdict
+        silent = "no OSD sent or received a byte in this cell, which proves nothing"
+        return Verdict(False, silent, verdict.evidence)
 
 
 def _key(osd: Osd, what: str) -> str:

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 from typing_extensions import Self, override
 
-from cbt_crypto.cluster_overlays.base import Overlay, Transition, Verdict
+from cbt_crypto.cluster_overlays.base import Absent, Overlay, Transition, Verdict
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site
@@ -31,6 +31,7 @@ class Tuned(Overlay):
     """Activate a TuneD profile."""
 
     name: ClassVar[str] = "tuned"
+    if_absent: ClassVar[Absent] = {"profile": "", "roles": ()}
     needs_root: ClassVar[bool] = True
     is_for_drives: ClassVar[bool] = True
 
@@ -43,11 +44,6 @@ class Tuned(Overlay):
         min_length=1,
         description="the profile is activated on hosts with these roles",
     )
-
-    @classmethod
-    @override
-    def absent(cls) -> Self:
-        return cls.make_absent(profile="", roles=())
 
     @override
     def requirements(self, site: Site) -> Sequence[Requirement]:

@@ -93,11 +93,8 @@ def wait(
 def _answers(lab: Lab, node: Node) -> bool:
     # A node that is still starting is not asked: what it could not answer yet would wait in line.
     console = lab.console(node)
-    listens = console.exists() and _LISTENS in console.read_bytes()
-    return listens and _logs_in(lab, node)
-
-
-def _logs_in(lab: Lab, node: Node) -> bool:
+    if not console.exists() or _LISTENS not in console.read_bytes():
+        return False
     try:
         result = subprocess.run(
             command(lab, node, "true"),

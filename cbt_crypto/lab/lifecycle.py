@@ -146,7 +146,13 @@ def _check_machine(shape: Shape) -> None:
 def _start(
     name: str, shape: Shape, built: image.Image, others: Mapping[str, Path], steps: Steps
 ) -> Lab:
-    nodes = _nodes(name, shape, built, others, steps)
+    nodes: Union[namespace.Nodes, vm.Nodes]
+    if shape.kind is Kind.NAMESPACE:
+        nodes = namespace.Nodes(namespace.plan(name, shape, built), built, others)
+    else:
+        image.provide_system(built, steps)
+        host = vm.detect(built, steps)
+        nodes = vm.Nodes(vm.plan(name, shape, built, host), built, host)
     lab = nodes.lab
     # Its disks and sockets are its user's alone.
     lab.directory.mkdir(mode=0o700, parents=True)
@@ -160,16 +166,6 @@ def _start(
     nodes.finish()
     _record(lab.directory).write_text(lab.model_dump_json(indent=2), encoding="utf-8")
     return lab
-
-
-def _nodes(
-    name: str, shape: Shape, built: image.Image, others: Mapping[str, Path], steps: Steps
-) -> Union[namespace.Nodes, vm.Nodes]:
-    if shape.kind is Kind.NAMESPACE:
-        return namespace.Nodes(namespace.plan(name, shape, built), built, others)
-    image.provide_system(built, steps)
-    host = vm.detect(built, steps)
-    return vm.Nodes(vm.plan(name, shape, built, host), built, host)
 
 
 def _check_mounts(directory: Path) -> None:

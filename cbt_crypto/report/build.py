@@ -94,8 +94,6 @@ def seconds_of(timeline: TimelineDocument) -> float:
 
 #: Fewer cells than this are read in this process: starting others would take longer.
 _WORTH_A_POOL = 8
-#: Of prctl(2).
-_PDEATHSIG = 1
 
 
 def build(archive: Path, options: Optional[ReportOptions] = None, *, fresh: bool = False) -> Report:
@@ -142,7 +140,7 @@ def _read(read: Callable[[PlannedCell], ReadCell], cells: Sequence[PlannedCell])
 
 def _end_with(parent: int) -> None:
     """Have the kernel end this worker with its parent, which may be killed, as by `timeout -k`."""
-    ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -242,9 +240,7 @@ def _tested(
         by_archive.setdefault(table.dimensions.get(ARCHIVE), []).append(table)
     if control is None or len(by_archive) < 2:
         return {}
-    return {
-        archive: _with_control(report, own, control, None) for archive, own in by_archive.items()
-    }
+    return {name: _with_control(report, own, control, None) for name, own in by_archive.items()}
 
 
 def _shown(tables: Iterable[Table], cells: Iterable[PlannedCell]) -> tuple[Table, ...]:

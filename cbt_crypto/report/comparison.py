@@ -82,10 +82,7 @@ def compare(
 
 
 def _of_the_runs(runs: Mapping[str, Sequence[Run]], told: Mapping[str, object]) -> list[str]:
-    """When each archive was measured, as it `told`, and which ones have the same runs.
-
-    UsageError if all are.
-    """
+    """When each was measured, as it `told`; which have runs in common. UsageError for all."""
     said = []
     known = {n: {r.identity for r in of if r.records} for n, of in runs.items()}
     for (one, its), (other, others) in combinations(known.items(), 2):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
-import stat
 import tempfile
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -62,7 +60,9 @@ def write(report: Report, out_dir: Path, reload_s: Optional[int] = None) -> list
                 for name, text in texts.items():
                     write_whole((charts if "/" in name else out) / Path(name).name, text)
                 for name in before - texts.keys():
-                    _remove(charts / Path(name).name)
+                    stale = charts / Path(name).name
+                    if stale.is_file() and not stale.is_symlink():
+                        stale.unlink()
         return [out_dir / name for name in texts]
     except OSError as error:
         raise RunError(f"{out_dir}: the report cannot be written ({error.strerror})") from None
@@ -93,12 +93,6 @@ def _charts(path: Path) -> set[str]:
     listed = (read_json(path) or {}).get("charts") if _is_ours(path) else None
     names = listed if isinstance(listed, list) else []
     return {name for name in names if isinstance(name, str) and _CHART.fullmatch(name)}
-
-
-def _remove(chart: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        if stat.S_ISREG(chart.lstat().st_mode):
-            chart.unlink()
 
 
 def _check_place(out_dir: Path) -> None:

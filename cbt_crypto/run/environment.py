@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import subprocess
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -19,6 +18,7 @@ from cbt_crypto.archive.files import read_json, write_json
 from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine import Engine
+from cbt_crypto.engine.upstream.checkout import git
 from cbt_crypto.hosts import samplers, shell
 from cbt_crypto.hosts.remote import Remote, fan_out
 from cbt_crypto.hosts.secret import options_without
@@ -246,7 +246,7 @@ def collect(
         "started": time.time(),
         "engine": {"name": engine.name, "version": engine.version, "commit": engine.commit},
         "fan_out": fan_out() if engine.name == "embedded" else "pdsh",
-        "commit": git_commit(Path(__file__).parent),
+        "commit": git(Path(__file__).parent, "rev-parse", "HEAD"),
         "ceph_conf": {},
         "auth": authentication(remote, site),
         "hosts": hosts,
@@ -325,18 +325,6 @@ def _networks(facts: dict[str, str]) -> dict[str, dict[str, Any]]:
         value = _number(text) if what in _NETWORK_NUMBERS else (text or None)
         cards.setdefault(name, {})[_NETWORK_KEYS.get(what, what)] = value
     return cards
-
-
-def git_commit(directory: Path) -> Optional[str]:
-    """The commit of the checkout that `directory` is in, or None when it is in none."""
-    try:
-        answer = subprocess.run(
-            ["git", "-C", str(directory), "rev-parse", "HEAD"],
-            capture_output=True, text=True, check=False, timeout=10,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return answer.stdout.strip() or None
 
 
 def _number(text: Optional[str]) -> Optional[int]:

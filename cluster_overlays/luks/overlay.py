@@ -39,6 +39,7 @@ class Luks(Overlay):
     """Encrypt the devices of all OSDs with dm-crypt."""
 
     name: ClassVar[str] = "luks"
+    if_absent: ClassVar[base.Absent] = {}
     is_recognised: ClassVar[bool] = True
     needs_root: ClassVar[bool] = True
     lies_on: ClassVar[tuple[str, ...]] = ("db_device",)
@@ -94,29 +95,16 @@ class Luks(Overlay):
     )
 
     @model_validator(mode="after")
-    def _nothing_for_dm_crypt_without_it(self) -> Self:
+    def _nothing_that_contradicts(self) -> Self:
         given = sorted(self.model_fields_set & _OF_DM_CRYPT)
         if self.hw_opal == "only" and given:
             raise ValueError(f"hw_opal: only does without dm-crypt; leave out {', '.join(given)}")
-        return self
-
-    @model_validator(mode="after")
-    def _nothing_that_ceph_volume_decides(self) -> Self:
         given = sorted(self.model_fields_set & preparation.DECIDES)
         if self.like and given:
             raise ValueError(f"like: {self.like} decides that itself; leave out {', '.join(given)}")
-        return self
-
-    @model_validator(mode="after")
-    def _enough_iterations(self) -> Self:
         if self.pbkdf == "pbkdf2" and self.pbkdf_force_iterations < 1000:
             raise ValueError("pbkdf2 takes 1000 iterations or more; raise pbkdf_force_iterations")
         return self
-
-    @classmethod
-    @override
-    def absent(cls) -> Self:
-        return cls.make_absent()
 
     @property
     def _flags(self) -> Flags:

@@ -100,17 +100,18 @@ def read_checkout(path: Path, said_by: str) -> Checkout:
             f"{said_by} {path}: is no checkout of CBT, it has no {missing}; name a folder made by "
             f"git clone https://github.com/ceph/cbt, or {EMBEDDED}"
         )
-    top = _git(path, "rev-parse", "--show-toplevel")
+    top = git(path, "rev-parse", "--show-toplevel")
     if top is None or Path(top).resolve() != path:
         return Checkout(path, None, None, False)
-    commit = _git(path, "rev-parse", "HEAD")
-    date = _git(path, "show", "-s", "--format=%cs", "HEAD")
+    commit = git(path, "rev-parse", "HEAD")
+    date = git(path, "show", "-s", "--format=%cs", "HEAD")
     # Files that git does not know, such as Python's caches, change nothing.
-    changed = _git(path, "status", "--porcelain", "--untracked-files=no")
+    changed = git(path, "status", "--porcelain", "--untracked-files=no")
     return Checkout(path, commit, date, bool(changed))
 
 
-def _git(path: Path, *arguments: str) -> Optional[str]:
+def git(path: Path, *arguments: str) -> Optional[str]:
+    """What git prints there; None where it fails."""
     try:
         done = subprocess.run(
             # A repository's own configuration names no program that we would run.

@@ -45,9 +45,7 @@ print(json.dumps({"cpu_s": ticks / os.sysconf("SC_CLK_TCK"), "processes": found,
                   "time": time.time()}))
 """
 
-_ENDED = """
-[ -z "$pid" ] || { echo "the neighbours' stress-ng does not end" >&2; exit 1; }
-"""
+_ENDED = '\n[ -z "$pid" ] || { echo "the neighbours\' stress-ng does not end" >&2; exit 1; }\n'
 
 
 def declared(config: Mapping[str, Any]) -> Optional[Neighbours]:

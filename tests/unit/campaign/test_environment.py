@@ -19,6 +19,7 @@ from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.cluster_overlays.tuned import Tuned
 from cbt_crypto.engine.choice import embedded
 from cbt_crypto.engine.embedded import common
+from cbt_crypto.engine.upstream.checkout import git
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import Osd, Site
 from cbt_crypto.plan.file.cluster import ClusterSection
@@ -28,7 +29,6 @@ from cbt_crypto.run.environment import (
     authentication,
     ceph_of,
     collect,
-    git_commit,
     host_facts,
 )
 
@@ -308,7 +308,7 @@ def test_the_ceph_that_was_measured(tmp_path: Path, hosts: object, version: str)
 
 
 def test_a_directory_that_is_no_checkout(tmp_path: Path) -> None:
-    assert git_commit(tmp_path) is None
+    assert git(tmp_path, "rev-parse", "HEAD") is None
 
 
 #: Of `ceph mon dump --format json`, 20.2.4; then 18.2.
