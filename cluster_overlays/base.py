@@ -97,8 +97,7 @@ class Overlay(BaseModel):
 
     @classmethod
     def absent(cls) -> Optional[Self]:
-        """The overlay that states and proves its default where a configuration lacks it, or
-        None."""
+        """The overlay that proves its default where a configuration lacks it, or None."""
         return None if cls.if_absent is None else cls.make_absent(**cls.if_absent)
 
     @classmethod

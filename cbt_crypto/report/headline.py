@@ -264,7 +264,8 @@ def _proved(report: Report) -> Iterator[str]:
     words = []
     if any(proofs):
         proved = sum(proof is not None and proof.proved for proof in proofs)
-        words.append(f"{proved} of {len(proofs)} cells proved")
+        left = f", {missing} not measured" if (missing := len(runs) - len(proofs)) else ""
+        words.append(f"{proved} of {len(proofs)} cells proved{left}")
     osds = _osd_hosts(report.environment)
     if osds and not all(table.is_of_drives for table in report.tables):
         said = (_counted_hosts(report.environment), *versions(report.environment))

@@ -384,7 +384,7 @@ _METHOD = (
     " are read from the added latency bins of all processes and rounds, never averaged.",
     "CPU is a share of the time of all hardware threads of all OSD hosts, in the seconds in which"
     " all processes measured. CPU time per IO counts user, sys, irq and softirq.",
-    "A percentage in bold, but the baseline's, differs significantly. A configuration that was"
+    "A percentage in bold, except the baseline's, differs significantly. A configuration that was"
     " deployed once has only the range within its run, and no verdict. Error bars of charts are"
     " intervals of the percentage. A cell has no figures if its configuration is not proved or"
     " one of its fio processes failed.",

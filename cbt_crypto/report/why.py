@@ -413,7 +413,7 @@ def _sentence(moved: Moved, runs: Sequence[Run]) -> str:
     if moved.low is None or moved.high is None:
         text += " (measured once)"
     else:
-        unsure = "" if moved.is_sure else "; not sure by these rounds"
+        unsure = "" if moved.is_sure else "; not significant over all comparisons"
         text += f" ({_signed(moved.low)} to {_signed(moved.high)}{unsure})"
     return f"{text}{_busiest(rule, runs)}."
 

@@ -148,7 +148,7 @@ def test_a_cell_that_failed_before_its_proof_is_one_that_is_not_proved(
     for cell in archive.glob("results/*/*/cell.json"):
         if json.loads(cell.read_text())["configuration"] == "LUKS":
             cell.unlink()
-    assert "8 of 8 cells proved" in build(archive).headline[-1], "those that never ran are missing"
+    assert "8 of 8 cells proved, 4 not measured" in build(archive).headline[-1]
 
 
 def test_the_control_s_proofs_are_among_those_of_configurations(

@@ -115,7 +115,9 @@ def test_processor_time_that_is_not_sure_is_said_as_that(repeated: Path, recorde
     (section, *_) = build(repeated).tables[0].sections
     luks = next(cell for cell in section.cells if cell.name == "LUKS")
     assert len(luks.why) == 3 and luks.why[0].startswith("Context switches of OSD hosts")
-    assert re.match(r"CPU of kcryptd .* \(\+.* to \+.*; not sure by these rounds\)", luks.why[-1])
+    assert re.match(
+        r"CPU of kcryptd .* \(\+.* to \+.*; not significant over all comparisons\)", luks.why[-1]
+    )
 
 
 def test_where_nothing_moved_it_is_not_explained(recorded: Any) -> None:
