@@ -136,6 +136,7 @@ def reference_of(cell: Cell, cells: Iterable[Cell], baseline: str) -> Optional[C
 def rate_problems(campaign: Campaign, cells: Sequence[Cell]) -> Iterable[str]:
     """A sentence for each cell whose load cannot be known when it is its turn."""
     baseline = campaign.first_configuration
+    positions = {cell.path: number for number, cell in enumerate(cells)}
     for number, cell in enumerate(cells):
         if share(cell) is None:
             continue
@@ -145,5 +146,5 @@ def rate_problems(campaign: Campaign, cells: Sequence[Cell]) -> Iterable[str]:
         if reference is None:
             said = f"is not measured; say rate: [max, {rate}], and run {baseline} with both"
             yield f"{part} {said}"
-        elif reference not in cells[:number]:
+        elif positions[reference.path] > number:
             yield f"{part} is measured later; put max first, and leave out order: interleaved"

@@ -35,7 +35,6 @@ _CHANGE_S = {
     Transition.REBUILD: 30.0,
 }
 _AROUND_A_CELL_S = 4.0
-
 _PREFILL_MIB_PER_S = 100.0
 #: The longest time that a line of a log stands for.
 _HOUR_MS = 3_600_000

@@ -12,11 +12,10 @@ from typing import Any, Optional
 from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.figures.doubts import CONTROL
 from cbt_crypto.report.figures.group import varied
-from cbt_crypto.report.figures.interval import ARCHIVE
 from cbt_crypto.report.figures.repeats import StandardError, differing
 from cbt_crypto.report.headline import caveats, load_of, versions
 from cbt_crypto.report.model import Comparison, Report, ReportCell
-from cbt_crypto.report.wording import Grid, mapping
+from cbt_crypto.report.wording import ARCHIVE, Grid, mapping
 from cbt_crypto.results.cell.run import Run
 from cbt_crypto.units import counted
 

@@ -40,7 +40,7 @@ from cbt_crypto.report.figures.group import (
     groups,
     values_of,
 )
-from cbt_crypto.report.figures.interval import ARCHIVE, Comparisons, KnownSpread, LoadRuns
+from cbt_crypto.report.figures.interval import Comparisons, KnownSpread, LoadRuns
 from cbt_crypto.report.figures.metric import BY_KEY, FROM_MEMORY, OVERWRITTEN, without
 from cbt_crypto.report.figures.of_runs import withheld
 from cbt_crypto.report.headline import headline, limits
@@ -53,7 +53,8 @@ from cbt_crypto.report.model import (
     Section,
     Table,
 )
-from cbt_crypto.report.why import Limit, cycles_of_row, limit_of_row, slow_of_row, stages_of, why
+from cbt_crypto.report.why import cycles_of_row, limit_of_row, slow_of_row, stages_of, why
+from cbt_crypto.report.wording import ARCHIVE
 from cbt_crypto.results.cell import record
 from cbt_crypto.results.cell.kept import Kept, ReadCell
 from cbt_crypto.results.cell.run import Run
@@ -364,10 +365,10 @@ class _Comparer:
         )
         compared = {key: one for key, one in comparisons if one is not None}
         limit = limit_of_row(runs)
-        warned = [] if limit is None else [f"limited by {limit.sentence}"]
+        warned, full = ([], "") if limit is None else ([f"limited by {limit.sentence}"], limit.host)
         warned += [*cycles_of_row(runs, direction), *slow_of_row(runs)]
         warned += [
-            *_warnings(runs, direction, limit),
+            *_warnings(runs, direction, full),
             *self._unlike_baseline(figures, section, runs),
         ]
         has_verdict = "iops" in compared and compared["iops"].differs
@@ -430,7 +431,7 @@ def _state(runs: Sequence[Run]) -> str:
     return "missing" if all(run.is_missing for run in runs) else "failed"
 
 
-def _warnings(runs: Sequence[Run], direction: str, limit: Optional[Limit]) -> list[str]:
+def _warnings(runs: Sequence[Run], direction: str, full: str) -> list[str]:
     warnings: list[str] = []
     failed = [run for run in runs if run.failure is not None]
     if 0 < len(failed) < len(runs):
@@ -441,14 +442,8 @@ def _warnings(runs: Sequence[Run], direction: str, limit: Optional[Limit]) -> li
             warnings.append(f"{count} of {len(runs)} cells have no figures: {reason}")
     for run in runs:
         warnings += [str(problem) for problem in run.problems]
-        warnings += doubts.warnings(run, direction)
-    # Said by the row's limit.
-    full = "" if limit is None else limit.sentence.partition(" (")[0].partition("all CPUs of ")[2]
-    return [
-        one
-        for one in dict.fromkeys(warnings)
-        if not (full and one.startswith("processors saturated") and one.endswith(f": {full}"))
-    ]
+        warnings += doubts.warnings(run, direction, full)
+    return list(dict.fromkeys(warnings))
 
 
 def _figures(runs: Sequence[Run], direction: str, keys: Iterable[str] = BY_KEY) -> dict[str, float]:

@@ -32,7 +32,7 @@ from cbt_crypto.units import counted
 #: Dimensions that tell the workloads of kbench's summaries apart.
 _OF_KBENCH = ("test", "op_size", "mode")
 #: Dimensions that tell rows and archives apart, and those that every workload is named by.
-_TOLD, _PLACED = ("configuration", "hardware"), ("scenario", "op_size", "mode")
+_TOLD, _PLACED = ("configuration", wording.ARCHIVE), ("scenario", "op_size", "mode")
 _UNPROVED = "its configuration is not proved: the archive is upstream CBT's"
 _PUBLISHED = "its configuration is not proved: this is what somebody published"
 
@@ -243,7 +243,7 @@ def _told_apart(report: Report, rows: Mapping[str, str], environment: Environmen
 
 def _placed(cell: PlannedCell, name: str, baseline: Baseline, joint: Baseline) -> PlannedCell:
     called = _called(cell.configuration, baseline, joint)
-    parameters = {**cell.parameters, "hardware": name}
+    parameters = {**cell.parameters, wording.ARCHIVE: name}
     return cell.model_copy(update={"configuration": called, "parameters": parameters})
 
 

@@ -234,9 +234,9 @@ def _answer_of_row(
     if cell.state != "measured" or comparison is None:
         nothing = f"there is no {question.metric.label} of it, or of its baseline"
         why = cell.withheld.get(key) or cell.reason or nothing
-        nothing = "no answer" if cell.state == "measured" else cell.state
+        state = "no answer" if cell.state == "measured" else cell.state
         why = f"{question.metric.label}: {why}" if key in cell.withheld else why
-        return LoadAnswer(load, name, Answer.CANNOT_TELL, f"{nothing}: {why}")
+        return LoadAnswer(load, name, Answer.CANNOT_TELL, f"{state}: {why}")
     p = comparison.p_beyond(question.limit)
     lost = question.lost(comparison.percent)
     low, high = (None, None) if p is None else _ends(comparison, question)

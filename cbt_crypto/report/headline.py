@@ -50,7 +50,7 @@ def headline(report: Report, archives: Mapping[Any, Report]) -> tuple[str, ...]:
     """
     rows = [row for row in _rows(report) if row.iops.differs is not None]
     # An archive that is compared has rows of its own for each workload.
-    what = "rows" if any("hardware" in t.dimensions for t in report.tables) else "workloads"
+    what = "rows" if any(wording.ARCHIVE in t.dimensions for t in report.tables) else "workloads"
     sentences = [*_differences(rows, what), *_undecided(rows)]
     if not rows:
         sentences = [text_of.verdicts(report)]

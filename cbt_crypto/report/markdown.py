@@ -78,11 +78,8 @@ def grid_lines(grid: Grid, level: str = "##", emulated: Sequence[str] = ()) -> l
     for number, row in enumerate(rows):
         texts = map(escape, row)
         lines.append(_row(f"**{text}**" if number in grid.strong else text for text in texts))
-    return [
-        *lines,
-        *([""] if rows else []),
-        *(line for note in grid.notes for line in (escape(note), "")),
-    ]
+    lines += [""] if rows else []
+    return [*lines, *(line for note in grid.notes for line in (escape(note), ""))]
 
 
 def escape(text: str) -> str:

@@ -242,7 +242,7 @@ class Report:
         if not self.emulated_hosts or not self.emulated_only:
             return bool(self.emulated_hosts)
         # An archive that is compared is a place's hardware, or a configuration by itself.
-        name = dimensions.get("hardware", dimensions.get("configuration"))
+        name = dimensions.get(wording.ARCHIVE, dimensions.get("configuration"))
         return name is None or str(name) in self.emulated_only
 
     def emulated_note(self, table: Optional[Table] = None) -> str:
@@ -251,7 +251,7 @@ class Report:
             return ""
         if not self.emulated_only:
             return wording.EMULATED
-        if table is not None and "hardware" in table.dimensions:
+        if table is not None and wording.ARCHIVE in table.dimensions:
             return wording.EMULATED if self.is_emulated(table.dimensions) else ""
         return wording.emulated_in(self.emulated_only)
 
@@ -277,7 +277,7 @@ class Report:
 
     def named(self, value: str) -> str:
         """A value of the compared dimension where it stands alone: `2` says not of what."""
-        is_usual = self.baseline.dimension in ("configuration", "hardware")
+        is_usual = self.baseline.dimension in ("configuration", wording.ARCHIVE)
         return value if is_usual else f"{self.baseline.dimension} {value}"
 
     @property

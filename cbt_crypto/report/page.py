@@ -373,7 +373,7 @@ def _load(report: Report, table: Table, figures: _PageCharts) -> Iterator[Elemen
 
 
 def _method(report: Report) -> Iterator[Element]:
-    for text in (text_of.verdicts(report).replace(" (*)", ""), *_METHOD):
+    for text in (text_of.verdicts(report, mark=""), *_METHOD):
         yield E.P(E.CLASS("note"), text)
     if report.notes:
         yield E.UL(E.CLASS("warnings"), *(E.LI(note) for note in report.notes))

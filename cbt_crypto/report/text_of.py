@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Optional
 
 from cbt_crypto.report import wording
-from cbt_crypto.report.figures.interval import ARCHIVE
 from cbt_crypto.report.figures.metric import Where, left_out
 from cbt_crypto.report.model import Comparison, Pair, Report, Section, Table
-from cbt_crypto.report.wording import Grid
+from cbt_crypto.report.wording import ARCHIVE, Grid
 from cbt_crypto.results.repetition import FEWEST_PAIRS, FEWEST_ROUNDS
 
 #: Half ranges from this on, in percent, have no decimals: no column has room for them.
@@ -84,7 +83,7 @@ def star(comparison: Comparison) -> str:
     return "*" if comparison.differs else ""
 
 
-def verdicts(report: Report) -> str:
+def verdicts(report: Report, mark: str = " (*)") -> str:
     """What bold percentages and intervals mean, together and one by one."""
     if not any(cell.comparisons for cell in report.cells if not cell.is_baseline):
         return NOTHING
@@ -97,7 +96,7 @@ def verdicts(report: Report) -> str:
         whole, count, of = "archives", "all comparisons", f"{of} in its archive"
     return (
         f"Each interval alone holds with a chance of 95 %. At most 6 % of {whole} have a false "
-        f"bold difference (*); it takes {count} of {of} into account."
+        f"bold difference{mark}; it takes {count} of {of} into account."
     )
 
 

@@ -52,6 +52,8 @@ class Limit:
 
     kind: str
     sentence: str
+    #: Whose processors, where all of them are at it.
+    host: str = ""
 
 
 #: Limits of Ceph and its drives; a percentage at any other is not theirs.
@@ -134,7 +136,7 @@ def _all_cpus(host: HostRecord) -> Iterator[Limit]:
     """Busy is all that /proc/stat counts but idle, iowait and steal."""
     if host.busy >= FULL_CPUS:
         text = f"all CPUs of {host.host} ({100 * host.busy:.0f} % busy in the median second)"
-        yield Limit("all CPUs of a host", text)
+        yield Limit("all CPUs of a host", text, host.host)
 
 
 def _one_cpu(host: HostRecord) -> Iterator[Limit]:

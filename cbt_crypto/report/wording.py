@@ -14,6 +14,8 @@ from cbt_crypto.results.readers.fio import SYNC
 #: What every table says when a host's processors are emulated.
 EMULATED = "emulated CPU: these figures say nothing about real hardware"
 
+#: The dimension that tells archives that are compared apart, by the name of each.
+ARCHIVE = "hardware"
 #: Stands for an interval, or a range, between whose bounds everything lies.
 TOO_NOISY = "too noisy to say"
 
@@ -45,13 +47,13 @@ def op_size(size: Union[int, str, float, None]) -> str:
 
 
 def value_of(name: str, value: object) -> str:
-    """`iodepth 2`; `archive Monday`, as `hardware` has the name of an archive that is compared."""
-    return f"{'archive' if name == 'hardware' else name} {value}"
+    """`iodepth 2`, `archive Monday`."""
+    return f"{'archive' if name == ARCHIVE else name} {value}"
 
 
 def dimension(name: str) -> str:
     """A dimension as the heading of its values: `op_size` -> `IO size`, `device` -> `Device`."""
-    words = {"op_size": "IO size", "hardware": "archive"}.get(name, name.replace("_", " "))
+    words = {"op_size": "IO size", ARCHIVE: "archive"}.get(name, name.replace("_", " "))
     return words[:1].upper() + words[1:]
 
 

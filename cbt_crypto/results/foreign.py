@@ -283,10 +283,11 @@ def _lay_out_all(opened: Archive, names: Mapping[str, str], out: Path) -> int:
 
 def _folders(configurations: Iterable[str]) -> dict[str, str]:
     """Return a folder's name for each configuration: upstream's reports show it, without `_`."""
-    names: dict[str, str] = {}
+    names, taken = dict[str, str](), set[str]()
     for configuration in configurations:
         plain = re.sub(r"[^A-Za-z0-9.+-]+", "-", configuration)[:100].strip("-.") or "configuration"
-        names[configuration] = next(n for n in numbered(plain) if n not in names.values())
+        names[configuration] = next(name for name in numbered(plain) if name not in taken)
+        taken.add(names[configuration])
     return names
 
 

@@ -15,7 +15,7 @@ from cbt_crypto.archive.folder import CLUSTER_DIMENSIONS
 from cbt_crypto.report.figures.metric import BY_KEY, FROM_MEMORY
 from cbt_crypto.report.figures.of_runs import other_clients_iops, records_of, total_rate
 from cbt_crypto.report.model import Comparison, Report, ReportCell, Section, Table
-from cbt_crypto.report.wording import mapping
+from cbt_crypto.report.wording import ARCHIVE, mapping
 from cbt_crypto.results.cell.node import BUSY_STATES, IdleUse, NodeUse
 from cbt_crypto.results.cell.record import Floats, Record
 from cbt_crypto.results.cell.run import Run, dimensions_of
@@ -277,8 +277,8 @@ RATE_PERCENT = 2.0
 BUSY_PERCENT, STEAL_PERCENT, NETWORK_PERCENT = 95.0, 5.0, 90.0
 
 
-def warnings(run: Run, direction: str) -> Iterator[str]:
-    """What is doubtful about one run in one direction."""
+def warnings(run: Run, direction: str, told: str = "") -> Iterator[str]:
+    """What is doubtful about one run in one direction, but that host `told` is full."""
     records = records_of(run, direction)
     yield from _uneven(records, "client", lambda record: record.host)
     yield from _uneven(records, "volume", lambda record: f"{record.volume} on {record.host}")
@@ -291,7 +291,7 @@ def warnings(run: Run, direction: str) -> Iterator[str]:
     yield from _unserved(run, direction)
     yield from _beside(run.idle)
     yield from _others(run)
-    yield from _nodes(run.nodes)
+    yield from _nodes(run.nodes, told)
     yield from doubts(run.proof, direction)
 
 
@@ -463,9 +463,9 @@ def unlike_in_age(own: Optional[float], base: Optional[float]) -> Iterator[str]:
     )
 
 
-def _nodes(nodes: Sequence[NodeUse]) -> Iterator[str]:
+def _nodes(nodes: Sequence[NodeUse], told: str) -> Iterator[str]:
     busy = [node.host for node in nodes if node.percent(BUSY_STATES) > BUSY_PERCENT]
-    if busy:
+    if busy and busy != [told]:
         share = f"over {BUSY_PERCENT:g} % busy on average"
         yield f"processors saturated ({share}): {', '.join(busy)}"
     stolen = [node.host for node in nodes if node.percent(("steal",)) > STEAL_PERCENT]
@@ -531,7 +531,7 @@ def control_sentences(tables: Iterable[Table], control: str) -> Iterator[str]:
                 f"The control differs from the baseline that it repeats: {table.title}, "
                 f"{section.label}: {compared.percent:.1f} % ({compared.low:.1f} to "
                 f"{compared.high:.1f}). Do not trust the other differences of this "
-                f"{'archive' if 'hardware' in table.dimensions else 'report'} either."
+                f"{'archive' if ARCHIVE in table.dimensions else 'report'} either."
             )
         elif key != "bandwidth_bytes_per_s":
             others[BY_KEY[key].label] = None

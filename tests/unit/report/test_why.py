@@ -358,7 +358,7 @@ def test_slow_operations_are_marks_and_in_the_row(repeated: Path, recorded: Any)
 
 
 def test_full_processors_are_said_once(tmp_path: Path, synthetic: Any) -> None:
-    """The same host was at 97 % in one note, and over 95 % in the next one, of other rows."""
+    """One note had a host 97 % busy, and the next one had it over 95 % busy, in fewer rows."""
     campaign = synthetic.SyntheticCampaign(
         [synthetic.SyntheticScenario("rbd", 1, 1, (4096,), ("randread",))], ["Unencrypted"],
         lambda cell: synthetic.Load(1000.0, 2.0), cpu=lambda cell: {"user": 60.0, "sys": 38.0},
