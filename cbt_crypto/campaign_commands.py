@@ -128,10 +128,11 @@ def cleanup(
     It removes only what your runs into ARCHIVE created. `run` does the same before it continues.
     """
     # What is left of a run is known without its archive, too.
-    if not archive.is_dir() and not own_left_over(archive):
-        raise UsageError(f"{archive}: there is no such directory; name the archive of a campaign")
-    # Before anything in it is blamed: it may be any directory.
     if not path_of(archive).exists() and not own_left_over(archive):
+        if not archive.is_dir():
+            sentence = "there is no such directory; name the archive of a campaign"
+            raise UsageError(f"{archive}: {sentence}")
+        # Nothing in it is blamed: it may be any directory.
         raise UsageError(
             f"{archive}: is no archive of a campaign, as it has no results/journal.jsonl; "
             "name the directory that the run wrote to"

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Optional, Union
 
 from typing_extensions import Self, override
 
+from cbt_crypto.cluster_overlays import base
 from cbt_crypto.cluster_overlays.base import Finding, Overlay, Transition, Verdict, judge_all
 from cbt_crypto.hosts import admin_socket, rados_client_on_host, shell
 from cbt_crypto.hosts.admin_socket import Answers, Question
@@ -334,7 +335,7 @@ class SecureMessenger(Overlay):
     """Encrypt all traffic between daemons and with clients; without it, check sums only."""
 
     name: ClassVar[str] = "secure_messenger"
-    if_absent: ClassVar[Optional[Mapping[str, Any]]] = {}
+    if_absent: ClassVar[base.Absent] = {}
     is_recognised: ClassVar[bool] = True
 
     @property

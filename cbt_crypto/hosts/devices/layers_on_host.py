@@ -18,12 +18,12 @@ def number(device: int) -> str:
 
 def number_at(path: str) -> Optional[str]:
     """The number of the block device that a path from / leads to; None where there is none."""
+    # A mount's source may be a word, and a user's file here have that name.
+    if not path.startswith("/"):
+        return None
     try:
         status = os.stat(path)
     except OSError:
-        return None
-    # A mount's source may be a word, and a user's file here have that name.
-    if not path.startswith("/"):
         return None
     return number(status.st_rdev) if stat.S_ISBLK(status.st_mode) else None
 
