@@ -90,7 +90,7 @@ def test_samples_add_up_to_what_the_kernel_counted(measured: Any) -> None:
         assert seconds == pytest.approx(counted.user + counted.sys, rel=0.3)
 
 
-_SPINS = "__attribute__((noinline)) void spin(void) {{for (;;) ;}} int main() {{spin();}}"
+_SPINS = "__attribute__((noinline)) void spin(void) {for (;;) ;} int main() {spin();}"
 
 
 def test_a_user_s_symbol_with_line_breaks_is_no_stack_of_an_osd(
@@ -98,7 +98,7 @@ def test_a_user_s_symbol_with_line_breaks_is_no_stack_of_an_osd(
 ) -> None:
     """perf prints it as it is: his text stood in an OSD's place, class and second."""
     source, made = tmp_path / "spin.c", tmp_path / "spin"
-    source.write_text(_SPINS.format())
+    source.write_text(_SPINS)
     subprocess.run(["cc", "-O1", "-c", "-o", f"{made}.o", source], check=True)
     osd, record = os.getpid(), tmp_path / "perf.data"
     symbol = f"x (y)\n\ntp_osd_tp  {osd}/1 1.5: \n\t  1a2b AES_of_nobody (z)\n\t  1a2c b"
