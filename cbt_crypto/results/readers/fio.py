@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -28,13 +28,14 @@ class Side:
 
     direction: str
     ios: int
-    bytes: int
     iops: float
-    bandwidth_bytes_per_s: float
     runtime_s: float
     clat_ns_mean: float
-    clat_ns_max: float
-    percentiles_ns: dict[float, float]
+    # What a tool does not print is 0, or empty: nobody knows it.
+    bytes: int = 0
+    bandwidth_bytes_per_s: float = 0.0
+    clat_ns_max: float = 0.0
+    percentiles_ns: dict[float, float] = field(default_factory=dict)
     bins: Optional[dict[int, int]] = None
 
     @cached_property
@@ -202,12 +203,7 @@ def _json_syncs(job: _Job) -> Iterator[Side]:
     latency, runtime_s = job.sync.lat_ns, max(job.read.runtime, job.write.runtime) / 1000
     if latency.N and runtime_s:
         yield Side(
-            direction=SYNC,
-            ios=latency.N,
-            bytes=0,
-            iops=latency.N / runtime_s,
-            bandwidth_bytes_per_s=0.0,
-            runtime_s=runtime_s,
+            *(SYNC, latency.N, latency.N / runtime_s, runtime_s),
             clat_ns_mean=latency.mean,
             clat_ns_max=latency.max,
             percentiles_ns=_json_percentiles(latency.percentile),
@@ -391,12 +387,7 @@ def _normal_syncs(block: str, sides: tuple[Side, ...], ios: int, counted: int) -
         return None
     unit = _NS[latency.group(1)]
     return Side(
-        direction=SYNC,
-        ios=count,
-        bytes=0,
-        iops=count / runtime_s,
-        bandwidth_bytes_per_s=0.0,
-        runtime_s=runtime_s,
+        *(SYNC, count, count / runtime_s, runtime_s),
         clat_ns_mean=float(latency.group(4)) * unit,
         clat_ns_max=float(latency.group(2)) * _DECIMAL[latency.group(3)] * unit,
         percentiles_ns=_normal_percentiles(block, _SYNC_PERCENTILES),

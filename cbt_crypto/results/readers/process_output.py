@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import isinf
 from typing import Optional
 
 from cbt_crypto.archive.files import Malformed, check_values
-from cbt_crypto.results.readers.fio import FioOutput, Job, Side, parse_fio_json, parse_fio_normal
+from cbt_crypto.results.readers import fio
+from cbt_crypto.results.readers.fio import FioOutput, Job, Side
 
 _JSON = re.compile(rb"^\{", re.MULTILINE)
 _NORMAL = re.compile(rb"^(?:<[^>\n]*> )?.*: \(groupid=", re.MULTILINE)
@@ -22,8 +24,8 @@ _NORMAL = re.compile(rb"^(?:<[^>\n]*> )?.*: \(groupid=", re.MULTILINE)
 def parse_output(data: bytes) -> FioOutput:
     """fio's JSON where there is any, else its normal output. Raises Malformed."""
     if not _JSON.search(data) and _NORMAL.search(data):
-        return parse_fio_normal(data)
-    return parse_fio_json(data)
+        return fio.parse_fio_normal(data)
+    return fio.parse_fio_json(data)
 
 
 _RADOS_MARK = "Total time run"
@@ -52,15 +54,11 @@ def parse_rados_bench(data: bytes) -> FioOutput:
     if ios <= 0 or seconds <= 0:
         raise Malformed("tells of no IO")
     side = Side(
-        direction=direction,
-        ios=ios,
+        *(direction, ios, _number(ios / seconds), seconds),
         bytes=round(_number(bandwidth * seconds)),
-        iops=_number(ios / seconds),
         bandwidth_bytes_per_s=bandwidth,
-        runtime_s=seconds,
         clat_ns_mean=told("Average Latency(s)") * 1e9,
         clat_ns_max=told("Max latency(s)") * 1e9,
-        percentiles_ns={},
     )
     return FioOutput("rados bench", None, (Job("rados", None, 0, {}, 0.0, 0.0, (side,)),))
 
@@ -85,12 +83,19 @@ _PERCENTILE = re.compile(r"^\s+([\d.]+)% in ([\d.]+) secs\.")
 _BAR = re.compile(r"^\s+[\d.]+ \[(\d{1,15})\]")
 #: The scenario's own line behind it.
 _ENDED = re.compile(r"^ended ([\d.]+)")
+#: Of its metrics: `..._bucket{le="0.001"} 105`, as far as `+Inf`, and `..._sum 3.2`.
+_WAL_FSYNC = re.compile(
+    r"^etcd_disk_wal_fsync_duration_seconds_"
+    r'(?:bucket\{le="(\d{1,15}(?:\.\d{1,15})?(?:e[+-]\d\d)?|\+Inf)"\}|sum) (\S+)$'
+)
 #: "  [105] 	rpc error: ..." behind this heading.
 _ERRORS = "Error distribution:"
+#: Of the syncs: those that tables show.
+_PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 
 
 def parse_etcd_benchmark(data: bytes) -> FioOutput:
-    """One job of writes, without bytes; Malformed if not whole, or a request failed."""
+    """One job of puts, without bytes, and of etcd's own syncs; Malformed if a request failed."""
     text = data.decode("utf-8", "replace")
     if _ERRORS in text:
         lines = text.partition(_ERRORS)[2].strip().splitlines()
@@ -111,16 +116,41 @@ def parse_etcd_benchmark(data: bytes) -> FioOutput:
     side = Side(
         direction="write",
         ios=int(_number(requests)),
-        bytes=0,
         iops=summary["Requests/sec"],
-        bandwidth_bytes_per_s=0.0,
         runtime_s=summary["Total"],
         clat_ns_mean=summary["Average"] * 1e9,
         clat_ns_max=summary["Slowest"] * 1e9,
         percentiles_ns=percentiles,
     )
-    job = Job("put", None, 0, {}, 0.0, 0.0, (side,))
+    job = Job("put", None, 0, {}, 0.0, 0.0, (side, *_etcd_syncs(lines, side.runtime_s)))
     return FioOutput("etcd benchmark", _number(ended[1]) if ended else None, (job,), "")
+
+
+def _etcd_syncs(lines: Iterable[str], runtime_s: float) -> Iterator[Side]:
+    """The syncs of etcd's journal, in percentiles as Prometheus takes them from a histogram."""
+    found = [(match[1], _number(match[2])) for match in map(_WAL_FSYNC.match, lines) if match]
+    buckets = sorted((float(upper), count) for upper, count in found if upper)
+    seconds = [value for upper, value in found if upper is None]
+    if not found or not runtime_s:
+        return
+    if not seconds or not buckets or not isinf(buckets[-1][0]):
+        raise Malformed("holds a part of etcd's histogram of syncs")
+    if count := buckets[-1][1]:
+        yield Side(
+            *(fio.SYNC, int(count), count / runtime_s, runtime_s),
+            clat_ns_mean=seconds[0] / count * 1e9,
+            percentiles_ns={p: _quantile(buckets, p / 100 * count) * 1e9 for p in _PERCENTILES},
+        )
+
+
+def _quantile(buckets: Sequence[tuple[float, float]], rank: float) -> float:
+    """In a straight line through the bucket; its lower bound in the last, which has no upper."""
+    lower, below = 0.0, 0.0
+    for upper, count in buckets[:-1]:
+        if count >= rank:
+            return lower + (upper - lower) * (rank - below) / (count - below)
+        lower, below = upper, count
+    return lower
 
 
 KBENCH_HEADING = b"FIO Benchmark Summary"
@@ -188,18 +218,12 @@ def _kbench_job(test: str, mode: str, figures: _Figures) -> Job:
     if not told:
         raise Malformed(f"is not a whole summary of kbench's: {mode} has no {test}")
     size = _KBENCH_BYTES[test]
-    # What a test does not print is 0: nobody knows it.
     iops = {"iops": told, "bandwidth": told * 1024 / size}.get(test, 0.0)
     side = Side(
-        direction="write" if mode.endswith("write") else "read",
-        ios=round(iops) or 1,
+        *("write" if mode.endswith("write") else "read", round(iops) or 1, iops, 1.0),
         bytes=round(iops * size),
-        iops=iops,
         bandwidth_bytes_per_s=iops * size,
-        runtime_s=1.0,
         clat_ns_mean=told if test == "latency" else 0.0,
-        clat_ns_max=0.0,
-        percentiles_ns={},
     )
     return Job(f"{test} {mode}", None, 0, {"rw": mode, "bs": str(size)}, 0.0, 0.0, (side,))
 

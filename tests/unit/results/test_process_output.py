@@ -27,6 +27,33 @@ def test_etcds_benchmark(data):
     }  # fmt: skip
 
 
+#: As etcd 3.4 prints them; Prometheus's histogram_quantile gives these percentiles.
+_WAL_FSYNC = b"""ended 1795269843.5
+etcd_disk_wal_fsync_duration_seconds_bucket{le="0.001"} 600
+etcd_disk_wal_fsync_duration_seconds_bucket{le="0.002"} 900
+etcd_disk_wal_fsync_duration_seconds_bucket{le="0.004"} 990
+etcd_disk_wal_fsync_duration_seconds_bucket{le="+Inf"} 1000
+etcd_disk_wal_fsync_duration_seconds_sum 1.5
+etcd_disk_wal_fsync_duration_seconds_count 1000
+"""
+
+
+def test_etcds_own_syncs(data):
+    text = (data / "results/etcd_benchmark.txt").read_bytes() + _WAL_FSYNC
+    write, sync = read_output("etcd_benchmark", text).jobs[0].sides
+    assert (write.direction, sync.direction, sync.ios) == ("write", SYNC, 1000)
+    assert sync.iops == 1000 / 2.5011 and sync.clat_ns_mean == 1.5e6
+    shown = {p: round(ns / 1e6, 3) for p, ns in sync.percentiles_ns.items()}
+    assert shown == {50: 0.833, 95: 3.111, 99: 4.0, 99.9: 4.0}
+
+
+@pytest.mark.parametrize("torn", [rb".*Inf.*\n", rb".*_sum.*\n", rb".*bucket.*\n"])
+def test_a_torn_histogram_is_refused(data, torn):
+    text = (data / "results/etcd_benchmark.txt").read_bytes()
+    with pytest.raises(Malformed, match="a part of etcd's histogram"):
+        read_output("etcd_benchmark", text + re.sub(torn, b"", _WAL_FSYNC))
+
+
 @pytest.mark.parametrize("lost", ["Requests/sec", "Latency distribution", "Response time"])
 def test_a_torn_output_is_refused(data, lost):
     text = (data / "results/etcd_benchmark.txt").read_bytes()
