@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-from cbt_crypto.benchmarks import upstream
+from cbt_crypto.benchmarks import drive, etcd, rbd, upstream
 from cbt_crypto.benchmarks.base import Scenario
-from cbt_crypto.benchmarks.drive import RawDevice
-from cbt_crypto.benchmarks.etcd import Etcd, Fdatasync
-from cbt_crypto.benchmarks.rbd import (
-    RbdKbench,
-    RbdKrbd,
-    RbdMultiClient,
-    RbdNbd,
-    RbdSingleClient,
-    RbdSingleClientSync,
-)
 
 #: Section name in the YAML file -> scenario.
 SCENARIOS: dict[str, type[Scenario]] = {
     scenario.name: scenario
     for scenario in (
-        RbdMultiClient,
-        RbdSingleClient,
-        RbdSingleClientSync,
-        RbdKbench,
-        RbdKrbd,
-        RbdNbd,
-        RawDevice,
-        Fdatasync,
-        Etcd,
+        rbd.RbdMultiClient,
+        rbd.RbdSingleClient,
+        rbd.RbdSingleClientSync,
+        rbd.RbdKbench,
+        rbd.RbdKrbd,
+        rbd.RbdNbd,
+        drive.RawDevice,
+        etcd.Fdatasync,
+        etcd.Etcd,
         upstream.Librbdfio,
         upstream.Radosbench,
         upstream.Fio,

@@ -80,12 +80,10 @@ class RbdFio(Aged):
         "volume once (warm), or left as they are (as_is); with use_existing as_is when absent",
     )
     recovery: Optional[int] = Field(
-        None,
-        ge=1,
-        le=86_400,
+        None, ge=1, le=86_400,
         description="seconds after the ramp at which an OSD is marked out; when all placement "
         "groups are clean it is marked in, and when they are clean again the recovery ends",
-    )
+    )  # fmt: skip
     scrub: Optional[int] = Field(
         None, ge=1, le=86_400,
         description="seconds after the ramp at which a scrub of every placement group starts",
@@ -107,10 +105,8 @@ class RbdFio(Aged):
     @property
     def disturbance(self) -> Optional[tuple[base.Disturbance, int]]:
         """What the file says of `recovery`, `scrub` or `deep_scrub`."""
-        of_kinds: dict[base.Disturbance, Optional[int]] = {
-            "recovery": self.recovery, "scrub": self.scrub, "deep_scrub": self.deep_scrub,
-        }  # fmt: skip
-        return next(((kind, s) for kind, s in of_kinds.items() if s is not None), None)
+        kinds: tuple[base.Disturbance, ...] = ("recovery", "scrub", "deep_scrub")
+        return next(((kind, s) for kind in kinds if (s := getattr(self, kind)) is not None), None)
 
     @property
     def target_rate(self) -> base.Rate:
@@ -169,14 +165,23 @@ class RbdFio(Aged):
     ) -> HostScripts:
         """One fio for each volume, all at once; then each pass of the preconditioning."""
         fill = [{"rw": "write", "bs": self.prefill_op_size}] if self.prefill else []
-        return self._end_to_end((*fill, *self.overwrites), volumes, run_dir, commands)
+        scripts = self._end_to_end((*fill, *self.overwrites), volumes, run_dir, commands)
+        return self.attached(scripts, volumes, commands, formats=True)
 
     def warm_scripts(
         self, volumes: Sequence[Volume], run_dir: str, commands: ClusterCommands
     ) -> HostScripts:
         """One fio for each volume, all at once, that reads the whole of it."""
         job = {"rw": "read", "bs": self.prefill_op_size}
-        return self._end_to_end((job,), volumes, run_dir, commands)
+        scripts = self._end_to_end((job,), volumes, run_dir, commands)
+        return self.attached(scripts, volumes, commands)
+
+    def attached(
+        self, scripts: HostScripts, volumes: Sequence[Volume], commands: ClusterCommands,
+        formats: bool = False,
+    ) -> HostScripts:  # fmt: skip
+        """Each script with its host's volumes attached meanwhile, where librbd does not do it."""
+        return scripts
 
     def cache_state(self, site: Site) -> CacheState:
         """As the file has it; a cluster of somebody else's is left alone where it has nothing."""
@@ -232,7 +237,7 @@ class RbdFio(Aged):
                 fio = wrap(host, self.fio_command(n, volume, len(by_client), commands))
                 lines.append(f"({base.run(n, fio)}) &")
             texts[host] = "\n".join((*lines, "wait"))
-        return texts
+        return self.attached(texts, self.volumes(site), commands)
 
     def fio_command(
         self, n: int, volume: Volume, clients: int = 1,
@@ -455,40 +460,18 @@ class OfKernel(RbdSingleClient):
         return volume.size_mb + files + header
 
     @override
-    def prefill_scripts(
-        self, volumes: Sequence[Volume], run_dir: str, commands: ClusterCommands
-    ) -> HostScripts:
-        scripts = dict(super().prefill_scripts(volumes, run_dir, commands))
-        return self.attached(scripts, volumes, commands, formats=True)
-
-    @override
-    def warm_scripts(
-        self, volumes: Sequence[Volume], run_dir: str, commands: ClusterCommands
-    ) -> HostScripts:
-        scripts = dict(super().warm_scripts(volumes, run_dir, commands))
-        return self.attached(scripts, volumes, commands)
-
-    @override
-    def measure(
-        self, site: Site, run_dir: str, commands: ClusterCommands, wrap: WrapClient
-    ) -> HostScripts:
-        scripts = super().measure(site, run_dir, commands, wrap)
-        return self.attached(scripts, self.volumes(site), commands)
-
     def attached(
-        self, scripts: Mapping[str, str], volumes: Sequence[Volume], commands: ClusterCommands,
+        self, scripts: HostScripts, volumes: Sequence[Volume], commands: ClusterCommands,
         formats: bool = False,
     ) -> HostScripts:  # fmt: skip
-        """Each script with its host's volumes attached, and detached behind it, whatever fails."""
-        hosts = dict(scripts)
+        """Detached behind it, whatever fails."""
         if self.uses_client_libraries:
-            return hosts
-        if formats:
-            # A volume that nobody fills gets its header all the same.
-            hosts = {**{volume.client: ":" for volume in volumes}, **hosts}
+            return scripts
         by_client = _by_client(volumes)
+        # A volume that nobody fills gets its header all the same.
+        unfilled = dict.fromkeys(by_client, ":") if formats else {}
         texts = {}
-        for host, text in hosts.items():
+        for host, text in {**unfilled, **scripts}.items():
             of_host = by_client[host]
             before = "\n".join(self._attached(of_host, commands, formats))
             after = rbd_images.detach([volume.name for volume in of_host], of_host[0].tmp_dir)
