@@ -335,7 +335,7 @@ def _change_of_configuration(
             f'{campaign.title}: "{last.configuration}" cannot become "{name}" without a rebuild; '
             "say rebuild: needed, or measure it in a campaign of its own"
         )
-    return how, f"rebuild: {policy}"
+    return how, f"after {last.configuration}"
 
 
 def _drive_change(

@@ -70,7 +70,12 @@ def test_a_round_begins_with_deployments_of_its_own(campaign_of: Make) -> None:
 
 def test_where_nothing_needs_a_rebuild_the_control_shares_too(campaign_of: Make) -> None:
     campaign = _campaign(campaign_of, configurations={"A": {}, "S": {"restart": {"value": 1}}})
-    assert plan(campaign).deployments(Transition.REBUILD) == 4
+    made = plan(campaign)
+    assert made.deployments(Transition.REBUILD) == 4
+    # "restart, rebuild: needed" would be read as two answers
+    deploys = [step for step in made.steps if isinstance(step, Deploy)]
+    reasons = {step.reason for step in deploys if step.how is Transition.RESTART}
+    assert reasons <= {f"after {name}" for name in ("A", "S", "control")} and reasons
 
 
 def test_with_rebuild_configuration_each_has_its_own(campaign_of: Make) -> None:
