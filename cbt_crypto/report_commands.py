@@ -172,14 +172,12 @@ def _opened(path: Path) -> contextlib.AbstractContextManager[Pack]:
 
 
 def _browser() -> str:
-    found = filter(None, map(shutil.which, _BROWSERS))
-    try:
-        return next(found)
-    except StopIteration:
-        raise UsageError(
-            f"--pdf: there is none of {', '.join(_BROWSERS)} here; install one, or print "
-            "report.html from a browser"
-        ) from None
+    if browser := next(filter(None, map(shutil.which, _BROWSERS)), None):
+        return browser
+    raise UsageError(
+        f"--pdf: there is none of {', '.join(_BROWSERS)} here; install one, or print report.html "
+        "from a browser"
+    )
 
 
 def _print(browser: str, built: Report, place: Path, paper: str) -> None:
@@ -305,9 +303,7 @@ def history(archives: tuple[Path, ...], only: tuple[str, ...], as_json: bool) ->
     with dates and versions, and whether a percentage differs from the first archive's. Packs are
     read, too.
     """
-    from cbt_crypto.report import ReportOptions, build, widened  # noqa: PLC0415
-    from cbt_crypto.report.across import caveats_of, once  # noqa: PLC0415
-    from cbt_crypto.report.across import history as history_of  # noqa: PLC0415
+    from cbt_crypto.report import ReportOptions, across, build, widened  # noqa: PLC0415
     from cbt_crypto.report.terminal import show_grid  # noqa: PLC0415
 
     with contextlib.ExitStack() as stack:
@@ -316,10 +312,10 @@ def history(archives: tuple[Path, ...], only: tuple[str, ...], as_json: bool) ->
             name: build(_unpacked_path(path, stack, "history"), ReportOptions(only=only))
             for name, path in paths.items()
         }
-    reports, notes = once(reports)
+    reports, notes = across.once(reports)
     for note in notes:
         say_error(f"note: {note}")
-    grids, points = history_of(reports)
+    grids, points = across.history(reports)
     for name in sorted(reports.keys() - {point.archive for point in points}):
         say_error(f"note: {name}: has no cells, so it is left out")
     if as_json:
@@ -329,7 +325,7 @@ def history(archives: tuple[Path, ...], only: tuple[str, ...], as_json: bool) ->
     for grid in grids:
         show_grid(replace(grid, notes=()), console, ("kernel", "Ceph"))
     notes = list(dict.fromkeys(note for grid in grids for note in grid.notes))
-    for text in ("", *notes, *caveats_of(reports)):
+    for text in ("", *notes, *across.caveats_of(reports)):
         console.print(Text(text))
 
 

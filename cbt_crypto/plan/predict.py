@@ -285,9 +285,8 @@ def in_words(prediction: Prediction, archive: Path) -> str:
 
 def noted(prediction: Prediction, archive: Path) -> dict[str, Any]:
     """What the archive of a campaign keeps of it, so that its report can say how it came out."""
-    seconds = (prediction.seconds, prediction.low, prediction.high)
-    names = ("seconds", "low", "high")
-    return {"like": archive.name, **{n: round(s, 1) for n, s in zip(names, seconds)}}
+    seconds = {name: getattr(prediction, name) for name in ("seconds", "low", "high")}
+    return {"like": archive.name, **{name: round(each, 1) for name, each in seconds.items()}}
 
 
 def load_words(cell: Cell) -> str:

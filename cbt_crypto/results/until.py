@@ -51,18 +51,15 @@ class MeasureUntil(BaseModel):
     max: int = Field(300, ge=1, le=2_592_000, description="most seconds to measure")
     block: int = Field(10, ge=2, le=86_400, description="seconds of one block")
     warmup: Optional[int] = Field(
-        None,
-        ge=0,
-        le=43_200,
+        None, ge=0, le=43_200,
         description="seconds left out at the start of every block, whatever they hold; default: "
         "a fifth of the block",
-    )
+    )  # fmt: skip
     metrics: Optional[list[Asked]] = Field(
-        None,
-        min_length=1,
+        None, min_length=1,
         description="the figures whose percentages are to be known: iops, clat_ns_mean; default: "
         "iops, and both where the scenario has a rate",
-    )
+    )  # fmt: skip
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -110,10 +107,9 @@ def until_of(parameters: Mapping[str, Any]) -> Optional[MeasureUntil]:
     value = parameters.get("time")
     if not isinstance(value, Mapping):
         return None
-    try:
+    with contextlib.suppress(ValidationError):
         return MeasureUntil.model_validate(dict(value))
-    except ValidationError:
-        return None
+    return None
 
 
 def asked_of(parameters: Mapping[str, Any]) -> tuple[Asked, ...]:

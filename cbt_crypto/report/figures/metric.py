@@ -377,7 +377,7 @@ def left_out(cells: Iterable[ReportCell], where: Where) -> str:
     if not labels:
         return ""
     fewest = of_runs.FEWEST_BEYOND
-    return f'"-" or no column, as fewer than {fewest} IOs were slower: {", ".join(labels)}'
+    return f"Not shown, as fewer than {fewest} IOs were slower: {', '.join(labels)}"
 
 
 def without(figures: Mapping[str, float], keys: Iterable[str]) -> dict[str, float]:

@@ -170,7 +170,7 @@ def test_a_percentile_without_its_tail_is_an_empty_field_with_a_reason(
     assert rows["clat_ns_p99"]["withheld"] == ""
     (told,) = document(built)["tables"][0]["sections"][0]["cells"]
     assert told["withheld"] == cell.withheld
-    foot = '"-" or no column, as fewer than 100 IOs were slower: p99.9 latency, p99.99 latency.'
+    foot = "Not shown, as fewer than 100 IOs were slower: p99.9 latency, p99.99 latency."
     assert foot in page(built)
     assert ">p99 ms<" in page(built)
     assert ">p99.9 ms<" not in page(built), "on 1280 points, such columns hid those of CPUs"
@@ -181,7 +181,7 @@ def test_p99_too_needs_its_tail(archive: Any, synthetic: Any) -> None:
     root = archive(9, 1, 12.5)
     built = build(root)
     assert set(built.cells[0].withheld) == {"clat_ns_p99", "clat_ns_p999", "clat_ns_p9999"}
-    foot = '"-" or no column, as fewer than 100 IOs were slower: p99 latency.'
+    foot = "Not shown, as fewer than 100 IOs were slower: p99 latency."
     assert foot in markdown(built) and "p99 ms" not in markdown(built)
 
 
@@ -227,3 +227,17 @@ def test_a_sampler_that_began_late_gives_no_cpu_per_io(archive: Any, synthetic: 
     (cell,) = report.cells
     assert "osd_cpu_us_per_io" not in cell.figures
     assert "osd0: what was sampled covers 8 of 10 s" in markdown(report)
+
+
+def test_a_table_says_what_all_its_cells_have_in_common(archive: Any) -> None:
+    root = archive(12, 1, 12.5)
+    path = root / "results/plan.json"
+    plan = json.loads(path.read_text())
+    (cell,) = plan["cells"]
+    cell["parameters"].update(time=12, ramp=4, iodepth=16, vol_size=256)
+    path.write_text(json.dumps(plan))
+    foot = "Measured for 12 s, after a ramp of 4 s, iodepth 16, volumes of 256 MiB."
+    assert foot in markdown(build(root)) and foot in page(build(root))
+    cell["parameters"].update(time={"precision": "2%"}, ramp=0)
+    path.write_text(json.dumps(plan))
+    assert "Iodepth 16, volumes of 256 MiB." in markdown(build(root))
