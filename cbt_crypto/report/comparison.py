@@ -92,7 +92,8 @@ def _of_the_runs(runs: Mapping[str, Sequence[Run]], told: Mapping[str, object]) 
         if its & others:
             said.append(f"{one} and {other} share runs ({same} of {other}), which say nothing.")
     starts = {name: minute(began(told.get(name), of)) for name, of in runs.items()}
-    dates = [f"{name} {date}" for name, date in starts.items() if date]
+    older = {n: " (older)" for n, date in starts.items() if date < next(iter(starts.values()))}
+    dates = [f"{name} {date}{older.get(name, '')}" for name, date in starts.items() if date]
     return [*said, f"Measured from (UTC): {', '.join(dates)}."] if dates else said
 
 

@@ -150,6 +150,5 @@ def _load(table: Table) -> Iterator[str]:
     found = [run.planned.parameters for cell in table.cells for run in cell.runs]
     first = found[0] if found and "iodepth" in found[0] else {}
     alike = {key: value for key, value in first.items() if all(e.get(key) == value for e in found)}
-    known = {key: value for key in _LOAD if isinstance(value := alike.get(key), int) and value}
-    said = [_LOAD[key].format(value) for key, value in known.items()]
+    said = [_LOAD[key].format(n) for key in _LOAD if isinstance(n := alike.get(key), int) and n]
     yield from [", ".join(said)] if said else []

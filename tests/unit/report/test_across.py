@@ -213,6 +213,8 @@ def test_an_archive_without_its_environment_is_not_the_oldest(small: Path, tmp_p
     _, points = history({"later": build(later), "small": build(small)})
     assert [point.archive for point in points][:2] == ["small", "later"]
     assert {point.date[:10] for point in points} == {"2023-11-14", "2024-02-22"}
+    said = " ".join(compare({"now": later, "before": small}, ReportOptions()).headline)
+    assert "Measured from (UTC): now 2024-02-22 22:13, before 2023-11-14 22:13 (older)." in said
 
 
 def test_runs_of_two_archives_count_once(synthetic: Any, tmp_path: Path) -> None:
