@@ -30,12 +30,10 @@ class Aged(Scenario):
     """Options by which what is measured is written over, and in a steady state, before."""
 
     precondition: Optional[int] = Field(
-        None,
-        ge=1,
-        le=100,
+        None, ge=1, le=100,
         description="times the filled volumes, or the measured part of the drive, are "
         "overwritten in sequence by 128 KiB; SNIA's PTS has 2",
-    )
+    )  # fmt: skip
     precondition_random: Optional[int] = Field(
         None, ge=1, le=100, description="times they are then overwritten in random order"
     )
@@ -43,19 +41,15 @@ class Aged(Scenario):
         None, ge=512, le=1 << 30, description="bytes of one of these random writes; else 4096"
     )
     steady_state: Optional[int] = Field(
-        None,
-        ge=1,
-        le=86_400,
+        None, ge=1, le=86_400,
         description="seconds of a round: before each cell its workload runs in rounds until the "
         "IOPS of five differ by at most 20 % of their mean, and their slope by 10 % (SNIA's PTS: "
         "60)",
-    )
+    )  # fmt: skip
     steady_state_rounds: Optional[int] = Field(
-        None,
-        ge=WINDOW,
-        le=1000,
+        None, ge=WINDOW, le=1000,
         description="rounds after which the cell is measured anyway, with a warning; else 25",
-    )
+    )  # fmt: skip
 
     @model_validator(mode="after")
     def _go_together(self) -> Self:

@@ -12,6 +12,7 @@ from cbt_crypto.benchmarks import base
 from cbt_crypto.benchmarks.base import ClientProcess, WrapClient
 from cbt_crypto.benchmarks.drive import FileSystemScenario, FioOnDrive, capacity
 from cbt_crypto.hosts import shell
+from cbt_crypto.hosts.remote import kill_script
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import Drive, Site
 
@@ -23,12 +24,14 @@ _STARTS_WITHIN = 60
 
 #: Prints the lines of an answer of etcd's that hold a word, as soon as there are any.
 _LINES = """
-import contextlib, json, sys, time, urllib.request
+import contextlib, json, signal, sys, time, urllib.request
 url, word, seconds = json.loads(sys.argv[1])
 ends = time.monotonic() + seconds
+signal.alarm(seconds + 5)  # for one who says a byte now and then
+direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 while time.monotonic() < ends:
     with contextlib.suppress(OSError, ValueError):
-        text = urllib.request.urlopen(url, timeout=2).read(1 << 24).decode()
+        text = direct.open(url, timeout=2).read(1 << 24).decode()
         found = [line for line in text.splitlines() if word in line]
         if found:
             sys.exit(print(*found, sep=chr(10)))
@@ -123,7 +126,7 @@ class Etcd(FileSystemScenario):
         tool = wrap(drive.host, self.benchmark_command())
         return (
             f"$SUDO {self.etcd_command(drive)} > etcd.0 2>&1 &",
-            "etcd=$!",
+            "echo $! > etcd.pid",
             self._lines("health", '"health":"true"', "/dev/null"),
             self.watch(site, drive),
             "watch=$!",
@@ -131,7 +134,9 @@ class Etcd(FileSystemScenario):
             "echo ended $(date +%s.%N) >> etcd_benchmark.0",
             f"[ $s != 0 ] || {self._lines('metrics', 'wal_fsync_duration', 'etcd_benchmark.0')}",
             'wait "$watch"',
-            "$SUDO kill $etcd; wait $etcd || :",
+            # It may have died long ago, and its number be another's.
+            f"(\n{kill_script(pid_files=('etcd.pid',))}\n)",
+            "wait",
             "echo $s > exit_status.0",
         )
 

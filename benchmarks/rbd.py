@@ -37,22 +37,18 @@ class RbdFio(Aged):
     volumes_per_client: int = Field(1, ge=1, le=1000, description="volumes on each client")
     iodepth: int = Field(1, ge=1, le=65536, description="IOs in flight per fio process")
     total_iodepth: Optional[int] = Field(
-        None,
-        ge=1,
-        le=1 << 20,
+        None, ge=1, le=1 << 20,
         description="IOs in flight on each client, shared out among its volumes, instead of "
         "iodepth; CBT's key",
-    )
+    )  # fmt: skip
     data_pool_profile: Optional[str] = Field(
-        None,
-        description="pool profile of the volumes' data, also the pool's name, e.g. an erasure-"
-        "coded one; if the same as pool_profile, there is no second pool; CBT's key",
-    )
+        None, description="pool profile of the volumes' data, also the pool's name, e.g. an "
+        "erasure-coded one; if the same as pool_profile, there is no second pool; CBT's key",
+    )  # fmt: skip
     rate: base.Rate = Field(
-        "max",
-        description="IOPS of all processes together: as many as they can (max), a number, or "
-        "percent of what the baseline did at max, e.g. [max, 50%]: an equal rate for all",
-    )
+        "max", description="IOPS of all processes together: as many as they can (max), a number, "
+        "or percent of what the baseline did at max, e.g. [max, 50%]: an equal rate for all",
+    )  # fmt: skip
     vol_size: int = Field(
         16384, ge=4, le=1 << 30, description="size of each volume in MiB, which CBT calls MB"
     )
@@ -411,10 +407,9 @@ class OfKernel(RbdSingleClient):
     client_needs: ClassVar[tuple[str, str, tuple[str, ...]]] = ("krbd", NEEDS_KRBD, ("rbd",))
 
     filesystem: Optional[Literal["ext4", "xfs"]] = Field(
-        None,
-        description="a file system in an image that is mapped to a block device: fio works on "
-        "a file in it, which is vol_size large",
-    )
+        None, description="a file system in an image that is mapped to a block device: fio works "
+        "on a file in it, which is vol_size large",
+    )  # fmt: skip
 
     @property
     @override

@@ -87,6 +87,9 @@ class Overlay(BaseModel):
     #: Overlays whose devices this one is laid over, wherever the file names them.
     lies_on: ClassVar[tuple[str, ...]] = ()
 
+    #: Whether OSDs of one host and cluster may differ in it, whatever its options are.
+    always_beside: ClassVar[bool] = False
+
     #: Whether its proof can tell it on a cluster that somebody else deployed.
     is_recognised: ClassVar[bool] = False
 
@@ -127,7 +130,7 @@ class Overlay(BaseModel):
     @property
     def stands_beside(self) -> bool:
         """Whether OSDs of one host and cluster may differ in it, for `layout: side_by_side`."""
-        return False
+        return self.always_beside
 
     @property
     def why_not_beside(self) -> str:
@@ -150,7 +153,7 @@ class Overlay(BaseModel):
         return True
 
     def requirements(self, site: Site) -> Sequence[Requirement]:
-        """What hosts must offer; checked before anything is touched."""
+        """What hosts must offer where it is present; checked before anything is touched."""
         return ()
 
     def ceph_conf(self) -> Mapping[str, Mapping[str, str]]:

@@ -23,6 +23,7 @@ class CpuSet(Overlay):
 
     name: ClassVar[str] = "cpuset"
     if_absent: ClassVar[base.Absent] = {}
+    always_beside: ClassVar[bool] = True
     needs_root: ClassVar[bool] = True
 
     osd_cores: Optional[int] = Field(
@@ -56,15 +57,8 @@ class CpuSet(Overlay):
             raise ValueError("clients: rest needs osd_cores, to know what the rest is")
         return self
 
-    @property
-    @override
-    def stands_beside(self) -> bool:
-        return True
-
     @override
     def requirements(self, site: Site) -> Sequence[Requirement]:
-        if not self.is_present:
-            return ()
         return [
             Requirement("cores for cpuset", (host,), self._on_host("check", site, host))
             for host in self._hosts(site)

@@ -87,8 +87,6 @@ class DbDevice(Overlay):
 
     @override
     def requirements(self, site: Site) -> Sequence[Requirement]:
-        if not self.is_present:
-            return ()
         if self.directory:
             return [self._directory(site, host) for host in site.osd_hosts]
         needs = [Requirement("lvm2", site.osd_hosts, lvm_and_md.REQUIREMENT)]

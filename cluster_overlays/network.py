@@ -313,8 +313,6 @@ class Network(Overlay):
 
     @override
     def requirements(self, site: Site) -> Sequence[Requirement]:
-        if not self.is_present:
-            return ()
         words = ("check_tunnel", self.type, _TRY[self.type], *_PROGRAMS[self.type].split())
         script = shell.call(__file__, *words)
         asked = {"action": "unused", "subnet": self.subnet, "own": self._link(site)}

@@ -37,27 +37,19 @@ class OsdService(Overlay):
     """Start OSDs as a package's service does, or with another environment and other limits."""
 
     name: ClassVar[str] = "osd_service"
+    always_beside: ClassVar[bool] = True
     if_absent: ClassVar[Absent] = {"tcmalloc_cache": CACHE_BYTES, "open_files": OPEN_FILES}
 
     tcmalloc_cache: int = Field(
-        CACHE_BYTES,
-        ge=1 << 20,
-        le=1 << 40,
+        CACHE_BYTES, ge=1 << 20, le=1 << 40,
         description=f"bytes of {CACHE}: freed memory that all threads of an OSD keep together",
-    )
+    )  # fmt: skip
     open_files: int = Field(
         OPEN_FILES, ge=1024, le=1 << 30, description="files that an OSD may have open"
     )
 
-    @property
-    @override
-    def stands_beside(self) -> bool:
-        return True
-
     @override
     def requirements(self, site: Site) -> Sequence[Requirement]:
-        if not self.is_present:
-            return ()
         sentence = (
             f"osd_service: an OSD cannot get {self.open_files} open files there; leave the "
             "overlay out, or raise the limit of whoever starts it"

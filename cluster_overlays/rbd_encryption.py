@@ -72,8 +72,6 @@ class RbdEncryption(Overlay):
 
     @override
     def requirements(self, site: Site) -> Sequence[Requirement]:
-        if not self.is_present:
-            return ()
         if self.by == "librbd":
             return (KeysInMemory("keys", site.active_clients),)
         options = ("sector_size",) if self.sector_size != 512 else ()

@@ -73,7 +73,7 @@ def served(name: str, asked: Dict[str, Any], root: Path = Path("/")) -> Dict[str
             "begins_with_header": begins == _LUKS,
             **stored(origin, asked),
         }
-    except (OSError, ValueError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
         return {"why": f"cannot be looked into: {error}"}
 
 

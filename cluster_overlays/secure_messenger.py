@@ -336,6 +336,7 @@ class SecureMessenger(Overlay):
 
     name: ClassVar[str] = "secure_messenger"
     if_absent: ClassVar[base.Absent] = {}
+    always_beside: ClassVar[bool] = True
     is_recognised: ClassVar[bool] = True
 
     @property
@@ -349,11 +350,6 @@ class SecureMessenger(Overlay):
             stated["ms_bind_msgr1"] = "false"
             stated.update(_CEPHX)
         return {"global": stated}
-
-    @property
-    @override
-    def stands_beside(self) -> bool:
-        return True
 
     @override
     def conf_beside(self) -> Mapping[str, Mapping[str, str]]:

@@ -211,7 +211,8 @@ def opened(path: Path, prefix: str = _TEMPORARY) -> Iterator[Pack]:
             raise UsageError(f"{path}: {error}") from None
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError,
                 ValueError, OverflowError):  # fmt: skip
-            raise UsageError(f"{path}: is not a pack, or is damaged; ask for it again") from None
+            instead = "ask for it again, or name an archive's directory"
+            raise UsageError(f"{path}: is not a pack, or is damaged; {instead}") from None
         except OSError as error:
             raise UsageError(f"{path}: cannot be unpacked ({error.strerror})") from None
         yield Pack(manifest, Path(directory))

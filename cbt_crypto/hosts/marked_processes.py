@@ -45,7 +45,7 @@ def end_run(run: str) -> None:
 
 def lab_environment(directory: Path) -> dict[str, str]:
     """This process's environment, with the mark of the lab (or the node) in `directory`."""
-    return {**os.environ, _LAB: _mark_of(directory)}
+    return {**os.environ, _LAB: mark_of(directory)}
 
 
 def of_lab(directory: Path) -> list[int]:
@@ -74,8 +74,8 @@ def end_lab(directory: Path) -> None:
         _kill(marked)
 
 
-def _mark_of(directory: Path) -> str:
-    # Another container's lab may have the same path.
+def mark_of(directory: Path) -> str:
+    """Which lab it is: another container's may have the same path."""
     status = directory.stat()
     return f"{directory}@{status.st_dev}:{status.st_ino}"
 
@@ -83,7 +83,7 @@ def _mark_of(directory: Path) -> str:
 def _of_lab(directory: Path) -> list[psutil.Process]:
     def is_of_it(mark: str) -> bool:
         marked = Path(mark.rpartition("@")[0])
-        return directory in (marked, *marked.parents) and mark == _mark_of(marked)
+        return directory in (marked, *marked.parents) and mark == mark_of(marked)
 
     return _marked(_LAB, is_of_it)
 

@@ -12,10 +12,11 @@ zones() {
 # Waits for what `end_session` left in `$pid`, $2 seconds at most, and removes the record in $1.
 fold_stacks() {
     n=0
-    for one in $pid; do
-        while [ -e "/proc/$one" ] && [ $n -lt "$2" ]; do n=$((n + 1)); sleep 1; done
-    done
-    [ -z "$pid" ] || [ $n -lt "$2" ] || $SUDO kill -KILL $pid 2>/dev/null || :
+    # A number may be another's by the next second.
+    while pid=$(printf '/proc/%s/status\n' $pid | with_mark "$CBT_CRYPTO_MARK")
+        [ -n "$pid" ] && [ $n -lt "$2" ]
+    do n=$((n + 1)); sleep 1; done
+    [ -z "$pid" ] || $SUDO kill -KILL $pid 2>/dev/null || :
     $SUDO rm -f "$1/perf.data" "$1/perf.data.said"
     $SUDO rmdir "$1" 2>/dev/null || :
 }

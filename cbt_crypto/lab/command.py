@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+from collections.abc import Callable
 from typing import Any, Optional
 
 import click
@@ -62,6 +63,13 @@ def lab() -> None:
     """
 
 
+def _count(
+    option: str, most: Optional[int], default: int, said: str, least: int = 1
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    number = click.IntRange(least, most)
+    return click.option(option, type=number, default=default, show_default=True, help=said)
+
+
 @lab.command(
     epilog=examples("cbt-crypto lab up --kind vm --nodes 3 --disks 2 --disk-size 8G --memory 3G")
 )
@@ -78,14 +86,8 @@ def lab() -> None:
     "--also", type=click.Choice([release.value for release in Release]), multiple=True,
     help="Another release, in /opt/ceph-RELEASE on each namespace node, for ceph_build.",
 )  # fmt: skip
-@click.option(
-    "--nodes", type=click.IntRange(1, shapes.MOST_NODES), default=1, show_default=True,
-    help="Nodes.",
-)  # fmt: skip
-@click.option(
-    "--disks", type=click.IntRange(0, 16), default=2, show_default=True,
-    help="Data disks of each node.",
-)  # fmt: skip
+@_count("--nodes", shapes.MOST_NODES, 1, "Nodes.")
+@_count("--disks", 16, 2, "Data disks of each node.", least=0)
 @click.option(
     "--disk-size", metavar="SIZE", callback=_size, default="8G", show_default=True,
     help="Size of each data disk, a sparse file.",
@@ -94,17 +96,9 @@ def lab() -> None:
     "--memory", metavar="SIZE", callback=_size, default="3G", show_default=True,
     help="Memory of each vm node.",
 )  # fmt: skip
-@click.option(
-    "--cpus", type=click.IntRange(1), default=2, show_default=True, help="CPUs of each vm node."
-)
-@click.option(
-    "--numa", type=click.IntRange(1, shapes.MOST_NUMA), default=1, show_default=True,
-    help="NUMA nodes of each vm node.",
-)  # fmt: skip
-@click.option(
-    "--threads", type=click.IntRange(1, shapes.MOST_THREADS), default=1, show_default=True,
-    help="Hyperthreads of each core of each vm node.",
-)  # fmt: skip
+@_count("--cpus", None, 2, "CPUs of each vm node.")
+@_count("--numa", shapes.MOST_NUMA, 1, "NUMA nodes of each vm node.")
+@_count("--threads", shapes.MOST_THREADS, 1, "Hyperthreads of each core of each vm node.")
 @click.option(
     "--mirror", metavar="URL", help="Debian archive to build from [default: as apt here]."
 )

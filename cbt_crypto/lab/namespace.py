@@ -20,13 +20,14 @@ from typing import Optional
 
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.hosts import marked_processes
-from cbt_crypto.hosts.devices.layers_on_host import loop_file
+from cbt_crypto.hosts.devices.layers_on_host import loop_file, text_at
 from cbt_crypto.hosts.directories import cache_dir
 from cbt_crypto.lab import access
 from cbt_crypto.lab.access import make_disks
 from cbt_crypto.lab.image import Image
 from cbt_crypto.lab.shape import Lab, Node, Shape, lab_dir, locked
 
+_NETWORK = Path("/sys/class/net")
 #: Labs take the first /24 of this range that no route of this machine touches.
 _RANGE = ipaddress.IPv4Network("10.231.0.0/16")
 
@@ -67,6 +68,7 @@ def make(directory: Path) -> ipaddress.IPv4Network:
     with locked(cache_dir() / "network.lock", lambda: None):
         network = free_network()
         _call("ip", "link", "add", name, "type", "bridge")
+        _call("ip", "link", "set", name, "alias", marked_processes.mark_of(directory)[-250:])
         first = f"{network.network_address + 1}/{network.prefixlen}"
         _call("ip", "address", "add", first, "dev", name)
         _call("ip", "link", "set", name, "up")
@@ -91,8 +93,13 @@ def remove(directory: Path) -> None:
 
 
 def _links(directory: Path) -> list[str]:
+    """None of a bridge that says that it is another container's, whose lab has the same path."""
     name = bridge_name(directory)
-    links = sorted(os.listdir("/sys/class/net"))
+    said = text_at(_NETWORK / name / "ifalias")
+    # An earlier version's says nothing, nor does one that has just been made.
+    if said and not (directory.exists() and said == marked_processes.mark_of(directory)[-250:]):
+        return []
+    links = sorted(os.listdir(_NETWORK))
     return [link for link in links if link == name or link.startswith(f"{name}-")]
 
 

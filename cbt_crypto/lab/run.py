@@ -125,6 +125,11 @@ if grep -qs cbt.py /proc/$pid/cmdline; then
 fi
 [ ! -e {_ARCHIVE}/results ] || [ ! -e {_CAMPAIGN}/origin ] || cat {_CAMPAIGN}/origin
 """
+#: Its process may be on its way.
+_INTERRUPT = f"""
+n=0; until [ -s {_CAMPAIGN}/pid ] || [ $n = 50 ]; do n=$((n + 1)); sleep 0.2; done
+kill -INT $(cat {_CAMPAIGN}/pid) || :
+"""
 #: ssh's own exit status, when it and not the command failed.
 _SSH_FAILED = 255
 
@@ -177,10 +182,17 @@ def run(lab: Lab, job: LabCampaign, steps: Steps) -> int:
         job = _checked(lab, job)
         with archive_locked(job.archive):
             _carry_in(lab, job, steps)
+            status = None
             try:
-                return _follow(lab, job)
+                status = _follow(lab, job)
+            except KeyboardInterrupt:
+                raise RunError(
+                    f"the campaign goes on on {lab.head.name}; the same command ends it there and "
+                    "copies the rest back"
+                ) from None
             finally:
-                _bring_back(lab, job, steps)
+                _bring_back(lab, job, steps, is_over=status is not None)
+            return status
 
 
 def alone(lab: Lab) -> contextlib.AbstractContextManager[None]:
@@ -243,7 +255,7 @@ def _follow(lab: Lab, job: LabCampaign) -> int:
         try:
             status = process.wait()
         except KeyboardInterrupt:
-            access.run(lab, lab.head, f"kill -INT $(cat {_CAMPAIGN}/pid) || :")
+            access.run(lab, lab.head, _INTERRUPT)
         else:
             break
     if status == _SSH_FAILED:
@@ -254,9 +266,10 @@ def _follow(lab: Lab, job: LabCampaign) -> int:
     return status
 
 
-def _bring_back(lab: Lab, job: LabCampaign, steps: Steps) -> None:
+def _bring_back(lab: Lab, job: LabCampaign, steps: Steps, is_over: bool) -> None:
     steps.begin("Copying the archive back")
     if access.run(lab, lab.head, f"[ ! -e {_ARCHIVE}/results ] || echo there"):
         bring_results(lab, lab.head, _ARCHIVE, job.archive)
-    access.run(lab, lab.head, f"rm -f {_CAMPAIGN}/origin")
+    if is_over:
+        access.run(lab, lab.head, f"rm -f {_CAMPAIGN}/origin")
     steps.end()

@@ -332,6 +332,7 @@ class _Comparer:
             dimensions=runs.dimensions,
             sections=tuple(self._section(section) for section in runs.sections),
             groups=self.groups,
+            load=runs.load,
         )
 
     def _section(self, runs: SectionRuns) -> Section:

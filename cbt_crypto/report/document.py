@@ -292,6 +292,7 @@ class TablePart(_OpenModel):
     dimensions: dict[str, _Value]
     sections: list[SectionPart]
     groups: dict[str, str] = Field({}, description="row -> the group that charts show it in")
+    load: str = Field("", description="how all its cells were measured, in words")
 
 
 class ConclusionPart(_OpenModel):

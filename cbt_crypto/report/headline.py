@@ -240,13 +240,16 @@ def _control(report: Report, of: str = "") -> Iterator[str]:
         which = f"the verdicts{of}" if of else "these verdicts"
         yield f"Control{of}: DIFFERS from the baseline that it repeats; do not trust {which}."
     elif fault := fault_of_control(report):
-        remedy = ("measure more rounds or longer", "run the campaign again")[report.lacks_control]
+        remedy = ("believe no percentage; measure more rounds, or longer",
+                  "run the campaign again")[report.lacks_control]  # fmt: skip
         yield f"Control{of}: {fault}; {remedy}."
     elif ends := _ends(controls):
         most = max(ends[1] - 100, 100 - ends[0], 1)
         unknown = (f"no difference found, but one of up to {most:.0f} % would not show: do not "
                    "rely on smaller ones. Measure more rounds, or longer.")  # fmt: skip
         yield f"Control{of}: {unknown if most > _LITTLE else f'agrees within {most:.0f} %.'}"
+    elif report.verdicts and not controls:
+        yield f"No control{of}: nothing tests whether the baseline repeats itself."
     elif controls and all(one.differs is None for one in controls):
         worst = max(controls, key=lambda one: abs(one.percent - 100)).percent
         if abs(worst - 100) >= _CONTROL_OFF:

@@ -150,6 +150,8 @@ class Table:
     sections: tuple[Section, ...]
     #: Row -> the group that it is shown in by charts; empty where rows have none.
     groups: Mapping[str, str] = field(default_factory=dict)
+    #: How all its cells were measured, in words.
+    load: str = ""
 
     @property
     def is_of_drives(self) -> bool:

@@ -131,24 +131,8 @@ def bases(table: Table, where: Where) -> Iterator[str]:
     """What is left out of these figures, how all cells load, what intervals rest on, the drift."""
     if said := left_out(table.cells, where):
         yield said
-    yield from (f"{said[:1].upper()}{said[1:]}" for said in (*_load(table), *table.bases))
+    yield from (f"{said[:1].upper()}{said[1:]}" for said in (table.load, *table.bases) if said)
     for section in table.sections:
         if section.drift_percent is not None:
             drift = f"the baseline drifted by {section.drift_percent:+.1f} %"
             yield f"{section.label.capitalize()}: {drift} from its first to its last run"
-
-
-#: What all cells of a table may have in common -> how it is said.
-_LOAD = {
-    "time": "measured for {} s", "ramp": "after a ramp of {} s", "iodepth": "iodepth {}",
-    "vol_size": "volumes of {} MiB", "size": "on {} MiB of each drive",
-}  # fmt: skip
-
-
-def _load(table: Table) -> Iterator[str]:
-    """`measured for 6 s, after a ramp of 1 s, iodepth 16, volumes of 256 MiB`."""
-    found = [run.planned.parameters for cell in table.cells for run in cell.runs]
-    first = found[0] if found and "iodepth" in found[0] else {}
-    alike = {key: value for key, value in first.items() if all(e.get(key) == value for e in found)}
-    said = [_LOAD[key].format(n) for key in _LOAD if isinstance(n := alike.get(key), int) and n]
-    yield from [", ".join(said)] if said else []

@@ -141,7 +141,7 @@ def _all_cpus(host: HostRecord) -> Iterator[Limit]:
 
 def _one_cpu(host: HostRecord) -> Iterator[Limit]:
     if host.top_cpu >= FULL_CPU:
-        yield Limit("one CPU", f"one CPU of {host.host}, while its other CPUs were not")
+        yield Limit("one CPU", f"one CPU of {host.host}, while its other CPUs were not", host.host)
 
 
 def _device(host: HostRecord) -> Iterator[Limit]:

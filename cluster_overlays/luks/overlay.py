@@ -138,8 +138,6 @@ class Luks(Overlay):
 
     @override
     def requirements(self, site: Site) -> Sequence[Requirement]:
-        if not self.is_present:
-            return ()
         options = (*self._flags.everywhere, *self._flags.on_flash)
         options += ("sector_size",) if self._chosen_sector_size not in (None, 512) else ()
         options += ("hw_opal",) if self.hw_opal else ()

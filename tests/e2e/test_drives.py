@@ -205,9 +205,9 @@ def test_a_real_etcd(machine: Machine, etcd_benchmark: str) -> None:
     assert "etcd had " in reasons(proof)["drive"]
     report = json.loads((machine.archive / "report.json").read_text())
     sections = report["tables"][0]["sections"]
-    puts, syncs = (section["cells"][0]["figures"] for section in sections)
-    assert puts["iops"] > 0 and puts["clat_ns_p99"] > puts["clat_ns_p50"] > 0
-    assert [section["direction"] for section in sections] == ["write", "sync"]
+    figures = {section["direction"]: section["cells"][0]["figures"] for section in sections}
+    puts, syncs = figures["write"], figures["sync"]
+    assert puts["iops"] > 0 and puts["clat_ns_p50"] > 0
     # A put waits for a sync of the journal, which several puts share.
     assert 0 < syncs["clat_ns_mean"] < puts["clat_ns_mean"]
     assert machine.is_clean()

@@ -59,6 +59,13 @@ class SectionRuns:
         return wording.mode(self.mode, self.direction)
 
 
+#: What all cells of a table may have in common -> how it is said.
+_LOAD = {
+    "time": "measured for {} s", "ramp": "after a ramp of {} s", "iodepth": "iodepth {}",
+    "vol_size": "volumes of {} MiB", "size": "on {} MiB of each drive",
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class TableRuns:
     """The runs of one table: a scenario, an op size, and what else the campaign varies."""
@@ -76,6 +83,16 @@ class TableRuns:
             wording.value_of(*one) for one in self.dimensions.items() if one[0] not in _PLACED
         ]
         return ", ".join(words)
+
+    @property
+    def load(self) -> str:
+        """`measured for 6 s, after a ramp of 1 s, iodepth 16, volumes of 256 MiB`."""
+        runs = (run for each in self.sections for row in each.rows.values() for run in row)
+        found = [run.planned.parameters for run in runs]
+        first = found[0] if found and "iodepth" in found[0] else {}
+        alike = {name: n for name, n in first.items() if all(e.get(name) == n for e in found)}
+        known = ((n, said) for name, said in _LOAD.items() if isinstance(n := alike.get(name), int))
+        return ", ".join(said.format(n) for n, said in known if n)
 
 
 def group(runs: Sequence[Run], compared: str, order: Sequence[Scalar]) -> tuple[TableRuns, ...]:

@@ -133,12 +133,14 @@ def _etcd_syncs(lines: Iterable[str], runtime_s: float) -> Iterator[Side]:
     seconds = [value for upper, value in found if upper is None]
     if not found or not runtime_s:
         return
-    if not seconds or not buckets or not isinf(buckets[-1][0]):
-        raise Malformed("holds a part of etcd's histogram of syncs")
-    if count := buckets[-1][1]:
+    bounds, counts = ([bucket[n] for bucket in buckets] for n in (0, 1))
+    is_whole = len(seconds) == 1 and isinf([0.0, *bounds][-1]) and len({*bounds}) == len(bounds)
+    if not is_whole or counts != sorted(counts) or any(count % 1 for count in counts):
+        raise Malformed("holds no whole histogram of etcd's syncs")
+    if count := counts[-1]:
         yield Side(
-            *(fio.SYNC, int(count), count / runtime_s, runtime_s),
-            clat_ns_mean=seconds[0] / count * 1e9,
+            *(fio.SYNC, int(count), _number(count / runtime_s), runtime_s),
+            clat_ns_mean=_number(seconds[0] / count * 1e9),
             percentiles_ns={p: _quantile(buckets, p / 100 * count) * 1e9 for p in _PERCENTILES},
         )
 

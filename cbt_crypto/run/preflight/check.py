@@ -167,7 +167,7 @@ def checks(campaign: Campaign, cells: Sequence[Cell], stacks: Sequence[Stack]) -
         replace(need, column=overlay.name)
         for of_variant in sites
         for stack in stacks
-        for overlay in stack.overlays
+        for overlay in stack.named
         for need in overlay.requirements(stack.below(overlay, of_variant))
     ]
     # Configurations that name the same overlay need the same.

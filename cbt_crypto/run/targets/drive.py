@@ -15,8 +15,8 @@ from cbt_crypto.cluster_overlays.base import Overlay, StorageFacts, Transition, 
 from cbt_crypto.cluster_overlays.stack import Stack, leftovers
 from cbt_crypto.engine.contract import Cluster
 from cbt_crypto.hosts.devices import destroy, lvm_and_md
-from cbt_crypto.hosts.remote import Remote
-from cbt_crypto.hosts.shell import sequence
+from cbt_crypto.hosts.remote import Remote, kill_script
+from cbt_crypto.hosts.shell import joined, sequence
 from cbt_crypto.hosts.site import Drive, HostOutputs, HostScripts, Site, name_of
 from cbt_crypto.plan.file.cluster import ClusterSection, Variant, at
 from cbt_crypto.plan.layout import cell_site, drives_of, site_of
@@ -94,7 +94,10 @@ class DriveTarget:
     def _free(self) -> None:
         if self._in_use is not None:
             site = replace(self.site, osds=())
-            self._run(undo((self._in_use,), tuple(self._stacks.values()), site), "free the drive")
+            undone = undo((self._in_use,), tuple(self._stacks.values()), site)
+            # What a cell that failed left is in the file system.
+            ended = {self._in_use.host: kill_script()}
+            self._run(joined((ended, undone)), "free the drive")
             self._in_use = None
 
     def measure_on(self, scenario: Scenario) -> Site:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import subprocess
+import sys
+import threading
 from collections.abc import Iterable
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cbt_crypto.benchmarks import etcd
 from cbt_crypto.benchmarks.base import ClusterCommands
 from cbt_crypto.benchmarks.drive import RawDevice
 from cbt_crypto.benchmarks.etcd import Etcd, Fdatasync
@@ -148,3 +154,38 @@ def sh() -> Any:
         ).stdout
 
     return run
+
+
+def test_etcd_is_ended_by_our_mark(on_drives: Any, place_of: Any) -> None:
+    """It may have died long ago; root killed whoever had its number by then."""
+    campaign = on_drives({"etcd": {}}, drives={"D": {"host": "c0", "device": "/dev/a"}})
+    (scenario,) = campaign.scenarios["etcd"]
+    script = scenario.measure(place_of(campaign, "D"), "/run", COMMANDS, lambda _, text: text)["c0"]
+    assert "kill $etcd" not in script
+    assert "end_marked 'TERM KILL' 30 etcd.pid" in script
+
+
+def test_etcd_is_asked_without_a_proxy(
+    on_drives: Any, place_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a proxy said became the latency of etcd's syncs."""
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"etcd_disk_wal_fsync_duration_seconds_sum 1\nother 2\n")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Answers) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/metrics"
+        monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+        asked = json.dumps([url, "wal_fsync", 5])
+        command = [sys.executable, "-I", "-S", "-c", etcd._LINES, asked]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        server.shutdown()
+    said = "etcd_disk_wal_fsync_duration_seconds_sum 1\n"
+    assert (done.stdout, done.returncode) == (said, 0), done.stderr

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from cbt_crypto.errors import UsageError
+from cbt_crypto.errors import RunError, UsageError
+from cbt_crypto.hosts import marked_processes
 from cbt_crypto.lab import namespace
 
 pytestmark = pytest.mark.unit
@@ -31,3 +32,23 @@ def test_names_of_links_are_stable_distinct_and_as_short_as_the_kernel_wants() -
     assert len(names) == 3
     assert all(len(name) <= 15 for name in names)
     assert namespace.bridge_name(one) == namespace.bridge_name(Path(str(one)))
+
+
+def test_the_bridge_of_another_container_s_lab_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the host's network, a lab of the same path has links of the same name."""
+    lab, links = tmp_path / "lab", tmp_path / "net"
+    lab.mkdir()
+    bridge = namespace.bridge_name(lab)
+    (links / bridge).mkdir(parents=True)
+    monkeypatch.setattr(namespace, "_NETWORK", links)
+    for alias in ("", marked_processes.mark_of(lab)):
+        (links / bridge / "ifalias").write_text(f"{alias}\n")
+        # What is not there cannot be removed, but it was tried.
+        with pytest.raises(RunError, match=f"network links {bridge} cannot be removed"):
+            namespace.remove(lab)
+    lab.rename(tmp_path / "theirs")
+    namespace.remove(lab)
+    lab.mkdir()
+    namespace.remove(lab)

@@ -9,7 +9,7 @@ import yaml
 from click.testing import CliRunner
 from rich.console import Console
 
-from cbt_crypto.errors import UsageError
+from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.lab import access, run
 from cbt_crypto.lab.command import lab as commands
 from cbt_crypto.lab.run import LabCampaign
@@ -119,3 +119,30 @@ def test_what_a_killed_run_left_on_the_node_for_another_archive_stays(
     sentence = attempt(make_lab(), LabCampaign(config, tmp_path / "second"))
     assert f"-a '{tmp_path}/first one'" in sentence and put == []
     assert "cbt-crypto lab ssh --name trial node0 rm /root/campaign/origin" in sentence
+
+
+def test_results_stay_known_where_a_second_signal_ends_this_side_alone(
+    tmp_path: Path, make_lab: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next run found no `origin`, and removed what the campaign had gone on to measure."""
+
+    def interrupted(lab: Lab, job: LabCampaign) -> int:
+        raise KeyboardInterrupt
+
+    scripts: list[str] = []
+
+    def noted(lab: Lab, node: object, script: str) -> str:
+        scripts.append(script)
+        return ""
+
+    monkeypatch.setattr(run, "put", lambda *_: None)
+    monkeypatch.setattr(run, "_follow", interrupted)
+    monkeypatch.setattr(access, "run", noted)
+    lab = make_lab()
+    job = LabCampaign(write_campaign(tmp_path / "c.yaml"), tmp_path / "archive")
+    with pytest.raises(RunError, match="the campaign goes on on node0; the same command ends it"):
+        run.run(lab, job, Steps(Console(file=StringIO())))
+    assert not any("rm -f" in script for script in scripts)
+    monkeypatch.setattr(run, "_follow", lambda lab, job: 1)
+    assert run.run(lab, job, Steps(Console(file=StringIO()))) == 1
+    assert scripts[-1] == "rm -f /root/campaign/origin"

@@ -125,7 +125,6 @@ def test_absence_is_applied_and_probed_without_options(site: Site) -> None:
 
 
 def test_requirements(site: Site) -> None:
-    assert ABSENT.requirements(site) == ()
     needs = CpuSet(osd_cores=64).requirements(site)
     assert [need.hosts for need in needs] == [("node2",), ("node3",)]
     assert asked(needs[0].script)["action"] == "check"

@@ -104,7 +104,6 @@ def test_names_differ_between_campaigns(osd: Callable[..., Osd]) -> None:
 
 
 def test_the_absent_overlay_only_clears_up(two: Site) -> None:
-    assert ABSENT.requirements(two) == ()
     assert ABSENT.before_osds(two) == ABSENT.after_osds(two) == {}
     assert ABSENT.take_down(two) == TUNED.take_down(two)
     assert set(ABSENT.take_down(two)) == {"node0"}

@@ -47,11 +47,32 @@ def test_etcds_own_syncs(data):
     assert shown == {50: 0.833, 95: 3.111, 99: 4.0, 99.9: 4.0}
 
 
-@pytest.mark.parametrize("torn", [rb".*Inf.*\n", rb".*_sum.*\n", rb".*bucket.*\n"])
-def test_a_torn_histogram_is_refused(data, torn):
+@pytest.mark.parametrize(
+    ("line", "instead"),
+    [
+        (rb".*Inf.*\n", b""),
+        (rb".*_sum.*\n", b""),
+        (rb".*bucket.*\n", b""),
+        (rb"(?s)(.*)", rb"\1\1"),
+        (rb"(?<=\} )900", b"300"),
+        (rb"(?<=\} )1000", b"5e-324"),
+    ],
+)
+def test_no_whole_histogram_is_refused(data, line, instead):
     text = (data / "results/etcd_benchmark.txt").read_bytes()
-    with pytest.raises(Malformed, match="a part of etcd's histogram"):
-        read_output("etcd_benchmark", text + re.sub(torn, b"", _WAL_FSYNC))
+    with pytest.raises(Malformed, match="no whole histogram of etcd"):
+        read_output("etcd_benchmark", text + re.sub(line, instead, _WAL_FSYNC, count=4))
+
+
+def test_syncs_beyond_all_numbers_are_refused(data):
+    """Both escaped as a ZeroDivisionError, or were read as an infinite rate."""
+    text = (data / "results/etcd_benchmark.txt").read_bytes()
+    for line, instead in (
+        (rb"Total:\t[\d.]+", b"Total:\t0." + b"0" * 300 + b"1"),
+        (rb" 1\.5", b" 1e18"),
+    ):
+        with pytest.raises(Malformed, match="where a number belongs"):
+            read_output("etcd_benchmark", re.sub(line, instead, text + _WAL_FSYNC))
 
 
 @pytest.mark.parametrize("lost", ["Requests/sec", "Latency distribution", "Response time"])

@@ -542,3 +542,20 @@ def test_what_osds_encrypt_with_is_not_his_word(run: Run, folder: Path) -> None:
     assert "9.9.9" not in sh(environment.SCRIPT).stdout
     run(maps + NAMED, "ceph-osd", str(library), prefix=("setpriv", "--reuid=167", "--clear-groups"))
     assert "openssl\tOpenSSL 9.9.9 1 Jan 2030\n" in sh(environment.SCRIPT).stdout
+
+
+@pytest.mark.parametrize("mark", ["", "/run/of/ours@0:1"])
+def test_a_stranger_that_got_a_number_of_perf_s_goes_on(tmp_path: Path, mark: str) -> None:
+    """The end of a cell polled numbers for minutes, and then killed whoever had them."""
+    ours = {**os.environ, "CBT_CRYPTO_MARK": "/run/of/ours@0:1"}
+    victim = subprocess.Popen(["sleep", "60"], env={**ours, "CBT_CRYPTO_MARK": mark})
+    try:
+        # Defines what `fold_stacks` calls, and leaves nothing in $pid.
+        ended = shell.stop_in_background(str(tmp_path / "none"))
+        fold = shell.call(samplers.__file__, "fold_stacks", str(tmp_path / "stacks"), "1")
+        script = f"SUDO=\n{ended}\npid={victim.pid}\n{fold}"
+        subprocess.run(["sh", "-c", script], env=ours, check=True, timeout=30)
+        assert (victim.poll() is None) == (not mark)
+    finally:
+        victim.kill()
+        victim.wait()
