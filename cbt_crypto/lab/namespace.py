@@ -68,7 +68,6 @@ def make(directory: Path) -> ipaddress.IPv4Network:
     with locked(cache_dir() / "network.lock", lambda: None):
         network = free_network()
         _call("ip", "link", "add", name, "type", "bridge")
-        _call("ip", "link", "set", name, "alias", marked_processes.mark_of(directory)[-250:])
         first = f"{network.network_address + 1}/{network.prefixlen}"
         _call("ip", "address", "add", first, "dev", name)
         _call("ip", "link", "set", name, "up")
@@ -79,7 +78,9 @@ def attach(directory: Path, index: int, pid: int) -> None:
     """Give the network namespace of process `pid` an eth0 on the lab's bridge."""
     name = link_name(directory, index)
     _call("ip", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", str(pid))
-    _call("ip", "link", "set", name, "master", bridge_name(directory), "up")
+    bridge = bridge_name(directory)
+    _call("ip", "link", "set", name, "master", bridge, "up")
+    _call("ip", "link", "set", bridge, "alias", marked_processes.mark_of(directory)[-250:])
 
 
 def remove(directory: Path) -> None:
@@ -96,7 +97,7 @@ def _links(directory: Path) -> list[str]:
     """None of a bridge that says that it is another container's, whose lab has the same path."""
     name = bridge_name(directory)
     said = text_at(_NETWORK / name / "ifalias")
-    # An earlier version's says nothing, nor does one that has just been made.
+    # An earlier version's says nothing, nor does one without nodes.
     if said and not (directory.exists() and said == marked_processes.mark_of(directory)[-250:]):
         return []
     links = sorted(os.listdir(_NETWORK))
