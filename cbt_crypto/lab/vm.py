@@ -333,7 +333,7 @@ class Nodes:
 
     #: How long nodes may take until their sshd answers: seconds with KVM, but emulated CPUs on a
     #: machine under load need much longer.
-    patience_s = 300.0
+    patience_s = 900.0
 
     def __init__(self, lab: Lab, image: Image, host: Machine) -> None:
         self.lab = lab
