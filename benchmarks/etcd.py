@@ -23,7 +23,7 @@ _FILE_ROOM_MB = 300
 _STARTS_WITHIN = 60
 
 #: Prints the lines of an answer of etcd's that hold a word, as soon as there are any.
-_LINES = """
+LINES = """
 import contextlib, json, signal, sys, time, urllib.request
 url, word, seconds = json.loads(sys.argv[1])
 ends = time.monotonic() + seconds
@@ -135,14 +135,13 @@ class Etcd(FileSystemScenario):
             f"[ $s != 0 ] || {self._lines('metrics', 'wal_fsync_duration', 'etcd_benchmark.0')}",
             'wait "$watch"',
             # It may have died long ago, and its number be another's.
-            f"(\n{kill_script(pid_files=('etcd.pid',))}\n)",
-            "wait",
+            f"(\n{kill_script(pid_files=('etcd.pid',))}\n)\nwait",
             "echo $s > exit_status.0",
         )
 
     def _lines(self, path: str, word: str, file: str) -> str:
         asked = [f"http://127.0.0.1:{self.port}/{path}", word, _STARTS_WITHIN]
-        return f">> {file} {shell.python(_LINES, asked).replace('$SUDO ', '', 1).rstrip()}"
+        return f">> {file} {shell.python(LINES, asked).replace('$SUDO ', '', 1).rstrip()}"
 
     def etcd_command(self, drive: Drive) -> str:
         """A cluster of this one member, on the loopback interface alone."""

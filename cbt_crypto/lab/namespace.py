@@ -27,7 +27,7 @@ from cbt_crypto.lab.access import make_disks
 from cbt_crypto.lab.image import Image
 from cbt_crypto.lab.shape import Lab, Node, Shape, lab_dir, locked
 
-_NETWORK = Path("/sys/class/net")
+NETWORK = Path("/sys/class/net")
 #: Labs take the first /24 of this range that no route of this machine touches.
 _RANGE = ipaddress.IPv4Network("10.231.0.0/16")
 
@@ -96,11 +96,11 @@ def remove(directory: Path) -> None:
 def _links(directory: Path) -> list[str]:
     """None of a bridge that says that it is another container's, whose lab has the same path."""
     name = bridge_name(directory)
-    said = text_at(_NETWORK / name / "ifalias")
+    said = text_at(NETWORK / name / "ifalias")
     # An earlier version's says nothing, nor does one without nodes.
     if said and not (directory.exists() and said == marked_processes.mark_of(directory)[-250:]):
         return []
-    links = sorted(os.listdir(_NETWORK))
+    links = sorted(os.listdir(NETWORK))
     return [link for link in links if link == name or link.startswith(f"{name}-")]
 
 

@@ -184,7 +184,7 @@ def run(lab: Lab, job: LabCampaign, steps: Steps) -> int:
             _carry_in(lab, job, steps)
             status = None
             try:
-                status = _follow(lab, job)
+                status = follow(lab, job)
             except KeyboardInterrupt:
                 raise RunError(
                     f"the campaign goes on on {lab.head.name}; the same command ends it there and "
@@ -239,7 +239,8 @@ def _carry_in(lab: Lab, job: LabCampaign, steps: Steps) -> None:
     steps.end()
 
 
-def _follow(lab: Lab, job: LabCampaign) -> int:
+def follow(lab: Lab, job: LabCampaign) -> int:
+    """Run it with its output here; return its exit status."""
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     script = f"cd {_CAMPAIGN} && echo $$ > pid && exec {shlex.join(job.command())}"
     process = subprocess.Popen(

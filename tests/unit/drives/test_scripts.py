@@ -184,7 +184,7 @@ def test_etcd_is_asked_without_a_proxy(
         url = f"http://127.0.0.1:{server.server_port}/metrics"
         monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
         asked = json.dumps([url, "wal_fsync", 5])
-        command = [sys.executable, "-I", "-S", "-c", etcd._LINES, asked]
+        command = [sys.executable, "-I", "-S", "-c", etcd.LINES, asked]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         server.shutdown()
     said = "etcd_disk_wal_fsync_duration_seconds_sum 1\n"

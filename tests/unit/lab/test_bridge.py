@@ -42,7 +42,7 @@ def test_the_bridge_of_another_container_s_lab_stays(
     lab.mkdir()
     bridge = namespace.bridge_name(lab)
     (links / bridge).mkdir(parents=True)
-    monkeypatch.setattr(namespace, "_NETWORK", links)
+    monkeypatch.setattr(namespace, "NETWORK", links)
     for alias in ("", marked_processes.mark_of(lab)):
         (links / bridge / "ifalias").write_text(f"{alias}\n")
         # What is not there cannot be removed, but it was tried.

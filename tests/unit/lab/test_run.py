@@ -136,13 +136,13 @@ def test_results_stay_known_where_a_second_signal_ends_this_side_alone(
         return ""
 
     monkeypatch.setattr(run, "put", lambda *_: None)
-    monkeypatch.setattr(run, "_follow", interrupted)
+    monkeypatch.setattr(run, "follow", interrupted)
     monkeypatch.setattr(access, "run", noted)
     lab = make_lab()
     job = LabCampaign(write_campaign(tmp_path / "c.yaml"), tmp_path / "archive")
     with pytest.raises(RunError, match="the campaign goes on on node0; the same command ends it"):
         run.run(lab, job, Steps(Console(file=StringIO())))
     assert not any("rm -f" in script for script in scripts)
-    monkeypatch.setattr(run, "_follow", lambda lab, job: 1)
+    monkeypatch.setattr(run, "follow", lambda lab, job: 1)
     assert run.run(lab, job, Steps(Console(file=StringIO()))) == 1
     assert scripts[-1] == "rm -f /root/campaign/origin"
