@@ -52,7 +52,7 @@ class Limit:
 
     kind: str
     sentence: str
-    #: Whose processors, where all of them are at it.
+    #: Whose processors, where it is these.
     host: str = ""
 
 
