@@ -11,6 +11,7 @@ import pytest
 from fake_hosts import FakeHosts
 from rich.console import Console
 
+from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.hosts.remote import Remote, clock_bounds, clock_difference
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.plan.file import Campaign
@@ -104,6 +105,20 @@ def test_a_host_that_falls_silent_midway_cannot_be_reached() -> None:
 def names(campaign: Campaign) -> dict[str, tuple[str, ...]]:
     needs = check.requirements(campaign, cells_of(campaign))
     return {need.name: need.hosts for need in needs}
+
+
+@pytest.mark.parametrize("overlay", [{"luks": {}}, {"cpuset": {"osd_cores": 1}}])
+def test_only_overlays_that_are_present_are_asked(campaign_of: Make, overlay: Any) -> None:
+    """Where another configuration has one, its absence is proved, and asks nothing of hosts."""
+    campaign = campaign_of(cluster={"configurations": {"Plain": {}, "With": overlay}})
+    (name,) = overlay
+    cells = cells_of(campaign)
+    asked = {}
+    for configuration in ("Plain", "With"):
+        stack = Stack(campaign.configurations[configuration])
+        assert name in {one.name for one in stack.overlays}
+        asked[configuration] = {need.column for need in checks(campaign, cells, [stack])}
+    assert name not in asked["Plain"] and name in asked["With"]
 
 
 def test_each_program_is_looked_for_where_it_runs(campaign_of: Make) -> None:
