@@ -209,16 +209,22 @@ def _print(browser: str, built: Report, place: Path, paper: str) -> None:
 
 def _run_alone(command: Sequence[str]) -> None:
     """Run a browser, of which nothing outlives an end that is not its own."""
-    with subprocess.Popen(
-        command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as process:
-        try:
-            if process.wait(_PRINT_S):
-                raise subprocess.CalledProcessError(process.returncode, command)
-        except BaseException:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            raise
+    from cbt_crypto.run.interrupt import held_back  # noqa: PLC0415
+
+    null = subprocess.DEVNULL
+    with contextlib.ExitStack() as ending:
+        # A signal inside Popen would end us, and lose what it had started.
+        with held_back():
+            process = subprocess.Popen(command, start_new_session=True, stdout=null, stderr=null)
+            ending.enter_context(process)
+            ending.callback(_kill, process)
+        if process.wait(_PRINT_S):
+            raise subprocess.CalledProcessError(process.returncode, command)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    if process.returncode is None:
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _follow(archive: Path, out_dir: Path, options: ReportOptions) -> Report:

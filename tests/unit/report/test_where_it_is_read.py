@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import cmarkgfm
 import psutil
@@ -139,6 +141,29 @@ def test_a_browser_that_hangs_leaves_nothing(small: Path, tmp_path: Path) -> Non
         assert process.wait(60)
     assert psutil.wait_procs([child], timeout=10)[1] == []
     assert [path.name for path in scratch.iterdir()] == ["child"]
+
+
+def test_a_browser_that_starts_as_a_signal_comes_leaves_nothing(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Popen raised before anybody held what it had started, which stayed for its 300 s."""
+    (tmp_path / "chromium").write_text(_BROWSER)
+    (tmp_path / "chromium").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    children: list[psutil.Process] = []
+
+    class Slow(subprocess.Popen):  # type: ignore[type-arg]
+        def __init__(self, *arguments: Any, **keywords: Any) -> None:
+            super().__init__(*arguments, **keywords)
+            while not psutil.Process(self.pid).children():
+                time.sleep(0.01)
+            children.extend([psutil.Process(self.pid), *psutil.Process(self.pid).children()])
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(subprocess, "Popen", Slow)
+    assert CliRunner().invoke(report_commands.report, ["--pdf", str(small)]).exit_code
+    assert children and psutil.wait_procs(children, timeout=10)[1] == []
 
 
 def test_those_who_read_cells_end_with_who_asked_them(repeated: Path) -> None:
