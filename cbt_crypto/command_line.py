@@ -249,6 +249,8 @@ class LazyGroup(SentenceGroup):
         super().__init__(**settings)
         self.sections = sections
         self._lazy = {name: lazy for of in sections.values() for name, lazy in of.items()}
+        # Among these names click looks for what was probably meant.
+        self.commands = dict.fromkeys(self._lazy, self)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands, in the order of the help."""

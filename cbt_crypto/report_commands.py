@@ -485,8 +485,9 @@ def gate(
 
     metric = BY_KEY.get(key)
     if metric is None or not metric.better:
-        known = ", ".join(name for name, metric in BY_KEY.items() if metric.better)
-        raise UsageError(f"--metric {key}: the gate cannot judge by this; name one of {known}")
+        known = [name for name, metric in BY_KEY.items() if metric.better]
+        meant = ", ".join([name for name in known if key in name] or known)
+        raise UsageError(f"--metric {key}: the gate cannot judge by this; name one of {meant}")
     own = dict(limits)
     question = gate.Question(metric, own.pop(""), own)
     try:

@@ -54,6 +54,11 @@ def test_every_help_has_an_example_and_cuts_nothing(words: tuple[str, ...]) -> N
     assert all(len(line) <= 80 for line in described.splitlines())
 
 
+def test_a_mistyped_command_is_answered_with_the_nearest() -> None:
+    result = CliRunner().invoke(cbt_crypto, ["reprot", "archive"])
+    assert result.exit_code == 2 and "Did you mean 'report'?" in result.output
+
+
 def test_cbt_py_has_an_example_too() -> None:
     assert "cbt.py --plan campaign.yaml" in CliRunner().invoke(cbt, ["--help"]).output
 

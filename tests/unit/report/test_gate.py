@@ -373,6 +373,11 @@ def test_bandwidth_is_not_called_throughput(repeated: Path) -> None:
     assert "worse by more than 5 % in bandwidth" in output and "throughput" not in output
 
 
+def test_part_of_a_figure_s_name(small: Path) -> None:
+    result = _run(small, "--loss", "5", "--metric", "p99")
+    assert result.output.endswith("name one of clat_ns_p99, clat_ns_p999, clat_ns_p9999\n")
+
+
 def test_a_figure_that_cannot_be_lost(small: Path) -> None:
     result = _run(small, "--loss", "5", "--metric", "osd_cpu_share_rest_percent")
     assert result.exit_code == 2
