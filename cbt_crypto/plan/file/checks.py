@@ -22,7 +22,7 @@ from cbt_crypto.plan.file.cluster import ClusterSection, PoolProfile, Rebuild
 from cbt_crypto.plan.file.document import KeyPath
 from cbt_crypto.plan.file.field_types import meaning_of
 from cbt_crypto.results.repetition import FIRST
-from cbt_crypto.units import counted
+from cbt_crypto.units import counted, parse_size
 
 #: Where, and one sentence.
 Contradiction = tuple[KeyPath, str]
@@ -318,10 +318,17 @@ def _sentence(model: type[BaseModel], location: KeyPath, detail: Mapping[str, An
     if kind == "string_pattern_mismatch":
         return f"must be {meaning_of(detail['ctx']['pattern'])}, not {_shown(given)}"
     if kind in _MUST_BE:
-        return f"{_MUST_BE[kind]}, not {_shown(given)}"
+        return f"{_MUST_BE[kind]}, not {_shown(given)}{_hint(kind, location, given)}"
     message = str(detail["msg"]).removeprefix("Value error, ").removeprefix("Input ")
     shown = "" if isinstance(given, dict) else f", not {_shown(given)}"
     return f"{message[:1].lower()}{message[1:]}{shown}"
+
+
+def _hint(kind: str, location: KeyPath, given: Any) -> str:
+    if given is None and kind in ("dict_type", "model_type"):
+        return "; write {} for an empty one"
+    size = parse_size(given) if isinstance(given, str) and "op_size" in location else None
+    return f"; write {size}" if size else ""
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

@@ -114,8 +114,9 @@ def _refusals(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
     yield from _refused_gateways(data)
     yield from _refused_mdss(data)
     yield from _refused_programs(cluster)
-    if "configurations" in cluster and "use_existing" not in cluster:
-        wrong = "is missing; CBT takes true for granted and this program false: write one of them"
+    if {"configurations", "matrix"} & cluster.keys() and "use_existing" not in cluster:
+        wrong = "is missing; write false to deploy the cluster. This file is written as CBT's are "
+        wrong += "(mons as a list, for example), which take true for granted"
         yield ("cluster", "use_existing"), wrong
     for role in _ROLES:
         if any("^" in str(host) for host in _hosts({role: cluster.get(role)})):

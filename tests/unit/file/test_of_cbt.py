@@ -65,12 +65,28 @@ def test_without_use_existing_nothing_is_deployed(loaded: Loaded) -> None:
     assert loaded().cluster.use_existing
 
 
+CONFIGURATIONS = {"Plain": {}, "Secure": {"secure_messenger": {}}}
+
+
 def test_overlays_in_a_file_of_cbt(loaded: Loaded) -> None:
-    configurations = {"Plain": {}, "Secure": {"secure_messenger": {}}}
-    campaign = loaded(use_existing=False, configurations=configurations)
+    campaign = loaded(use_existing=False, configurations=CONFIGURATIONS)
     assert {"Plain", "Secure"} <= set(campaign.configurations)
-    with pytest.raises(UsageError, match=r"cluster\.use_existing: is missing; CBT takes true"):
-        loaded(configurations=configurations)
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        {"configurations": CONFIGURATIONS},
+        {"matrix": {"wire": CONFIGURATIONS, "cores": {"all": {}, "one": {"cpuset": {}}}}},
+    ],
+    ids=["configurations", "matrix"],
+)
+def test_whether_to_deploy_has_to_be_said_beside_overlays(
+    loaded: Loaded, section: dict[str, Any]
+) -> None:
+    """With a `matrix` the campaign would have measured whatever cluster answered."""
+    with pytest.raises(UsageError, match=r"cluster\.use_existing: is missing; write false to"):
+        loaded(**section)
 
 
 def test_sections_that_are_left_alone(loaded: Loaded) -> None:

@@ -99,7 +99,7 @@ def test_everything_that_is_wrong_is_said_at_once(refusal_of: Refusal) -> None:
         (
             {"configurations": {"LUKS": None}},
             "cluster.configurations.LUKS",
-            "must be a mapping of names to values, not nothing",
+            "must be a mapping of names to values, not nothing; write {} for an empty one",
         ),
         (
             {"configurations": {"A": {"secure_mesenger": {}}}},
@@ -218,6 +218,7 @@ def test_an_unknown_option_of_any_overlay(problems_of: Problems, name: str) -> N
             "op_size[1]",
             "should be greater than or equal to 512, not 100",
         ),
+        ({"op_size": "4k"}, "op_size", "must be a whole number, not '4k'; write 4096"),
         ({"op_size": []}, "op_size", "is an empty list; give at least one value"),
         ({"iodepth": True}, "iodepth", "must be a whole number, not true"),
         ({"cmd_path": 5}, "cmd_path", "must be a text, not 5"),
