@@ -340,6 +340,7 @@ def _point(row: _Row, name: str, report: Report, change: Optional[Comparison]) -
 def _unlike(reports: Mapping[str, Report]) -> Iterator[str]:
     """What has one name, or one column, in several archives and is not the same."""
     of_name: dict[str, Any] = {}
+    of_table: dict[str, tuple[str, str]] = {}
     first = next(iter(reports.values()), None)
     for archive, report in reports.items():
         if first is not None and report.baseline != first.baseline:
@@ -347,6 +348,10 @@ def _unlike(reports: Mapping[str, Report]) -> Iterator[str]:
         for name, overlays in report.configurations.items():
             if of_name.setdefault(name, overlays) != overlays:
                 yield f"{archive}: {name} has other overlays than in the first archive that has it"
+        for table in (table for table in report.tables if table.load):
+            name, load = of_table.setdefault(table.title, (archive, table.load))
+            if load != table.load:
+                yield f"{archive}: {table.title} is {table.load}; in {name}: {load}"
 
 
 def caveats_of(reports: Mapping[str, Report]) -> Iterator[str]:

@@ -484,6 +484,21 @@ def test_percentages_of_other_baselines_are_not_compared(synthetic: Any, tmp_pat
     assert "b: LUKS has other overlays than in the first archive that has it" in said
 
 
+def test_cells_of_another_length_are_told(synthetic: Any, tmp_path: Path) -> None:
+    """A history of runs of 12 s and of 600 s said nothing of it."""
+    here = _archive(synthetic, tmp_path / "a", 0.8, 1)
+    later = _archive(synthetic, tmp_path / "b", 0.8, 2, started=1.8e9)
+
+    def lengthen(plan: Any) -> None:
+        for cell in plan["cells"]:
+            cell["parameters"] |= {"iodepth": 4, "time": 600}
+
+    _edited(later / "results/plan.json", lengthen)
+    said = [s for s in caveats_of({"a": build(here), "b": build(later)}) if "measured for" in s]
+    assert len(said) == 1 and said[0].startswith("b: "), said
+    assert "measured for 600 s" in said[0] and "; in a: measured for " in said[0]
+
+
 def test_a_history_joins_the_same_workload_alone(synthetic: Any, tmp_path: Path) -> None:
     """Depth 128 in one archive and depth 64 in the next were both `4 KiB random reads`."""
     here = _archive(synthetic, tmp_path / "a", 0.8, 1)
