@@ -192,6 +192,18 @@ class CellOutcome(TypedDict, total=False):
     beside: Mapping[str, object]
 
 
+def outcome(
+    ran: tuple[float, float],
+    offsets: Mapping[str, float],
+    head: str,
+    processes: list[ProcessOutcome],
+) -> CellOutcome:
+    """`ran` is from when to when by this program's clock, of which hosts' are `offsets` ahead."""
+    started, ended = (at + offsets[head] for at in ran)
+    ahead = {host: round(offset - offsets[head], 4) for host, offset in offsets.items()}
+    return CellOutcome(started=started, ended=ended, clock_offset_s=ahead, processes=processes)
+
+
 @dataclass(frozen=True)
 class LiveFigures:
     """IOPS of all clients together at this moment, and the mean latency in seconds.

@@ -19,6 +19,7 @@ from cbt_crypto.archive.documents import KEPT
 from cbt_crypto.archive.files import cell_path
 from cbt_crypto.benchmarks.base import Volume
 from cbt_crypto.benchmarks.upstream import OfUpstream
+from cbt_crypto.engine import contract
 from cbt_crypto.engine.contract import CellOutcome, CellWork, LiveFigures, Looked, Looks
 from cbt_crypto.engine.upstream import execution
 from cbt_crypto.engine.upstream.checkout import Modules, Settings, failures_named
@@ -114,12 +115,11 @@ class NativeBenchmark:
         They are removed from the nodes at once: the next cell may have the same directories.
         """
         offsets = clock_offsets(self.remote, self.site)
-        on_head = offsets[self.site.head]
         self._on_clients(self.scenario.before(), "run pre_workload_script")
-        started = time.time() + on_head
+        started = time.time()
         with failures_named(f"run {self.scenario.name}"), _without_prints():
             self._theirs.run()
-        ended = time.time() + on_head
+        ended = time.time()
         loads = self._loads()
         take_json(Path(self.archive_dir))
         if self.scenario.kind == KEPT and not is_kept(Path(self.archive_dir)):
@@ -129,26 +129,20 @@ class NativeBenchmark:
         self._free()
         with contextlib.suppress(RunError):
             self._remove()
-        self.outcome = {
-            "started": started,
-            "ended": ended,
-            "clock_offset_s": {
-                host: round(offset - on_head, 4) for host, offset in offsets.items()
-            },
-            "processes": [
-                {
-                    "host": host,
-                    "volume": volume,
-                    "exit_status": self._status(loads, host, volume, phase),
-                    "kind": self.scenario.kind,
-                    "json": f"{folder}{self.scenario.results}{_number(volume)}.{host}",
-                    "logs": f"output{_number(volume)}",
-                }
-                for phase, folder in self.scenario.phases()
-                for host in self.site.clients
-                for volume in self.scenario.volume_numbers()
-            ],
-        }
+        processes: list[contract.ProcessOutcome] = [
+            {
+                "host": host,
+                "volume": volume,
+                "exit_status": self._status(loads, host, volume, phase),
+                "kind": self.scenario.kind,
+                "json": f"{folder}{self.scenario.results}{_number(volume)}.{host}",
+                "logs": f"output{_number(volume)}",
+            }
+            for phase, folder in self.scenario.phases()
+            for host in self.site.clients
+            for volume in self.scenario.volume_numbers()
+        ]
+        self.outcome = contract.outcome((started, ended), offsets, self.site.head, processes)
 
     def looks_before(self) -> Looks:
         """Nothing."""

@@ -190,20 +190,13 @@ class ScenarioBenchmark:
         self._is_prepared = False
         with stacks, recorded, self._engine.monitoring.monitor(self.run_dir, self.scenario.ramp):
             offsets = clock_offsets(self.remote, self.site)
-            on_head = offsets[self.site.head]
-            started = time.time() + on_head
+            started = time.time()
             with followed:
                 statuses = self.remote.run(scripts, "run fio", limit)
-            ended = time.time() + on_head
+            ended = time.time()
             check_clocks(offsets, clock_offsets(self.remote, self.site))
-        self.outcome = {
-            "started": started,
-            "ended": ended,
-            "clock_offset_s": {
-                host: round(offset - on_head, 4) for host, offset in offsets.items()
-            },
-            "processes": [outcome_of(process, statuses) for process in processes],
-        }
+        ran = [outcome_of(process, statuses) for process in processes]
+        self.outcome = contract.outcome((started, ended), offsets, self.site.head, ran)
 
     def collect(self) -> None:
         """Bring the files of the run to the archive, and remove them from the nodes."""
