@@ -350,15 +350,8 @@ def clients_used(
     samples: Sequence[ClientSamples], window: Window, problems: list[Problem]
 ) -> tuple[ClientUse, ...]:
     """Of every such host, over the window; empty unless the samples of all of them cover it."""
-    uses = []
-    for of_host in samples:
-        use = of_host.use(window)
-        shortfall = window.shortfall(use.seconds if use else 0.0)
-        if use is None or shortfall:
-            sentence = f"the record of its client processes' CPU {shortfall}"
-            problems.append(Problem("", f"{of_host.host}: {sentence}"))
-        else:
-            uses.append(use)
+    what = "the record of its client processes' CPU"
+    uses = [u for s in samples for u in window.whole(s.host, s.use(window), what, problems)]
     return tuple(uses) if len(uses) == len(samples) else ()
 
 

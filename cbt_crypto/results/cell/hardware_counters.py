@@ -120,15 +120,8 @@ def energy_used(
     counted: Sequence[HostEnergy], cell: CellDocument, window: Window, problems: list[Problem]
 ) -> tuple[EnergyUse, ...]:
     """Of every OSD host, over the window; empty unless the samples of all of them cover it."""
-    uses = []
-    for host_energy in counted:
-        use = host_energy.use(window)
-        shortfall = window.shortfall(use.seconds if use else 0.0)
-        if use is None or shortfall:
-            sentence = f"the record of its energy {shortfall}"
-            problems.append(Problem("", f"{host_energy.host}: {sentence}"))
-        else:
-            uses.append(use)
+    what = "the record of its energy"
+    uses = [u for s in counted for u in window.whole(s.host, s.use(window), what, problems)]
     return tuple(uses) if len(uses) == len(cell.osd_hosts) else ()
 
 

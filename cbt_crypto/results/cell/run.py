@@ -399,16 +399,13 @@ def _uses(
     nodes: Sequence[NodeSamples], window: Window, problems: list[Problem]
 ) -> tuple[NodeUse, ...]:
     uses = []
-    for node in nodes:
-        use = node.use(window)
-        shortfall = window.shortfall(use.seconds if use else 0.0)
-        if use is None or shortfall:
-            problems.append(Problem("", f"{node.host}: what was sampled {shortfall}"))
-        elif not _PLAUSIBLE[0] < use.accounted < _PLAUSIBLE[1]:
-            sentence = "its counters do not add up to its processors' time"
-            problems.append(Problem("", f"{node.host}: {sentence}; its CPU figures are missing"))
-        else:
+    what = "what was sampled"
+    for use in (u for n in nodes for u in window.whole(n.host, n.use(window), what, problems)):
+        if _PLAUSIBLE[0] < use.accounted < _PLAUSIBLE[1]:
             uses.append(use)
+        else:
+            sentence = "its counters do not add up to its processors' time"
+            problems.append(Problem("", f"{use.host}: {sentence}; its CPU figures are missing"))
     return tuple(uses)
 
 

@@ -8,8 +8,20 @@ from typing import Generic, Optional, Protocol, TypeVar
 
 import numpy as np
 
+from cbt_crypto.archive.files import Problem
 from cbt_crypto.results.cell.record import Floats
 from cbt_crypto.results.readers.fio_log import FioLog
+
+
+class Use(Protocol):
+    """What a host used over `seconds` of a window."""
+
+    @property
+    def seconds(self) -> float:
+        """For how long."""
+
+
+AnyUse = TypeVar("AnyUse", bound=Use)
 
 
 @dataclass(frozen=True)
@@ -29,6 +41,14 @@ class Window:
         if seconds > 0 and seconds >= 0.98 * self.seconds - 1.1:
             return None
         return f"covers {seconds:.0f} of {self.seconds:.0f} s"
+
+    def whole(
+        self, host: str, use: Optional[AnyUse], what: str, problems: list[Problem]
+    ) -> tuple[AnyUse, ...]:
+        """`use`, if samples cover the window; else nothing, and a problem."""
+        if shortfall := self.shortfall(use.seconds if use else 0.0):
+            problems.append(Problem("", f"{host}: {what} {shortfall}"))
+        return () if use is None or shortfall else (use,)
 
     @property
     def grid_s(self) -> Floats:
