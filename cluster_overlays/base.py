@@ -93,6 +93,9 @@ class Overlay(BaseModel):
     #: Whether its proof can tell it on a cluster that somebody else deployed.
     is_recognised: ClassVar[bool] = False
 
+    #: What it takes to change any of its options.
+    change: ClassVar[Transition] = Transition.REBUILD
+
     #: What the options are where a configuration lacks it, if `absent` is to state and prove that.
     if_absent: ClassVar[Absent] = None
 
@@ -278,7 +281,7 @@ class Overlay(BaseModel):
 
     def transition_to(self, new: Self) -> Transition:
         """What it takes to go from these options to those of `new`."""
-        return Transition.NONE if self == new else Transition.REBUILD
+        return Transition.NONE if self == new else self.change
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ class CpuSet(Overlay):
     if_absent: ClassVar[base.Absent] = {}
     always_beside: ClassVar[bool] = True
     needs_root: ClassVar[bool] = True
+    change: ClassVar[Transition] = Transition.LIVE
 
     osd_cores: Optional[int] = Field(
         None,
@@ -149,10 +150,6 @@ class CpuSet(Overlay):
     def take_down(self, site: Site) -> HostScripts:
         hosts = dict.fromkeys((*site.osd_hosts, *site.clients))
         return {host: shell.call(__file__, "remove_groups", _group(site, host)) for host in hosts}
-
-    @override
-    def transition_to(self, new: Self) -> Transition:
-        return Transition.NONE if self == new else Transition.LIVE
 
     @property
     def _confines_clients(self) -> bool:

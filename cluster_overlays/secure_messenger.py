@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Optional, Union
 
-from typing_extensions import Self, override
+from typing_extensions import override
 
 from cbt_crypto.cluster_overlays import base
 from cbt_crypto.cluster_overlays.base import Finding, Overlay, Transition, Verdict, judge_all
@@ -338,6 +338,7 @@ class SecureMessenger(Overlay):
     if_absent: ClassVar[base.Absent] = {}
     always_beside: ClassVar[bool] = True
     is_recognised: ClassVar[bool] = True
+    change: ClassVar[Transition] = Transition.RESTART
 
     @property
     def _mode(self) -> str:
@@ -386,10 +387,6 @@ class SecureMessenger(Overlay):
         if option == "ms_bind_msgr1" and value.strip().lower() in ("true", "1", "yes", "on"):
             return "messenger v1 is never encrypted: remove the line"
         return None
-
-    @override
-    def transition_to(self, new: Self) -> Transition:
-        return Transition.NONE if self == new else Transition.RESTART
 
     @override
     def probe(self, site: Site) -> HostScripts:

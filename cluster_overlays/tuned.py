@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from pydantic import Field
-from typing_extensions import Self, override
+from typing_extensions import override
 
 from cbt_crypto.cluster_overlays.base import Absent, Overlay, Transition, Verdict
 from cbt_crypto.hosts import shell
@@ -33,6 +33,7 @@ class Tuned(Overlay):
     name: ClassVar[str] = "tuned"
     if_absent: ClassVar[Absent] = {"profile": "", "roles": ()}
     needs_root: ClassVar[bool] = True
+    change: ClassVar[Transition] = Transition.LIVE
     is_for_drives: ClassVar[bool] = True
 
     profile: str = Field(
@@ -128,10 +129,6 @@ class Tuned(Overlay):
         if any(_KERNEL_ARGUMENTS in outputs[host] for host in named):
             claim += ", without the kernel arguments that it would set at the next boot"
         return claim
-
-    @override
-    def transition_to(self, new: Self) -> Transition:
-        return Transition.NONE if self == new else Transition.LIVE
 
     def _hosts(self, site: Site) -> tuple[str, ...]:
         return tuple(dict.fromkeys(host for role in self.roles for host in site.role(role)))

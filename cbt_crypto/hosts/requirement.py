@@ -49,6 +49,15 @@ class Fact(Requirement):
         return None
 
 
+@dataclass(frozen=True)
+class Judged(Fact):
+    """A fact of which the table says whether it will do."""
+
+    @override
+    def shown(self, output: str) -> str:
+        return "no" if self.judge(output) else "ok"
+
+
 # zram is memory itself.
 SWAP = "sed '1d; /^\\/dev\\/zram/d; s/ .*//; s/^/swap /' /proc/swaps"
 

@@ -16,7 +16,7 @@ from cbt_crypto.cluster_overlays.luks import mapping as luks_mapping
 from cbt_crypto.cluster_overlays.luks import opal_on_host
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.keys_on_host import KEY_DIRECTORIES
-from cbt_crypto.hosts.requirement import Fact
+from cbt_crypto.hosts.requirement import Judged
 
 #: How an overlay may use a drive's own encryption: under dm-crypt's, or in place of it.
 HwOpal = Literal["with_dm_crypt", "only"]
@@ -29,14 +29,10 @@ _SUPPORTED, _ENABLED, _IN_USE = 0x03, 0x04, 0x04 | 0x08 | 0x10
 
 
 @dataclass(frozen=True)
-class OpalDrive(Fact):
+class OpalDrive(Judged):
     """One device that is to encrypt by itself."""
 
     device: str = ""
-
-    @override
-    def shown(self, output: str) -> str:
-        return "no" if self.judge(output) else "ok"
 
     @override
     def judge(self, output: str) -> Optional[str]:

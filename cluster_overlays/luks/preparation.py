@@ -18,7 +18,7 @@ from cbt_crypto.hosts.devices import destroy, lvm_and_md
 from cbt_crypto.hosts.devices.lvm_and_md import Group, LogicalVolume
 from cbt_crypto.hosts.devices.rbd_images import as_root
 from cbt_crypto.hosts.keys_on_host import KEY_MOUNTS, NO_TMPFS
-from cbt_crypto.hosts.requirement import SWAP, Fact, Requirement, swap_advice
+from cbt_crypto.hosts.requirement import SWAP, Judged, Requirement, swap_advice
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
 
 #: Options that change on an open mapping, by dm-crypt's name, with cryptsetup's.
@@ -136,14 +136,10 @@ _FLAGS = frozenset(name for name, option in LIVE.items() if option == f"--perf-{
 
 
 @dataclass(frozen=True)
-class DmCrypt(Fact):
+class DmCrypt(Judged):
     """`options` are those of `OPTIONS` that are asked for."""
 
     options: tuple[str, ...] = ()
-
-    @override
-    def shown(self, output: str) -> str:
-        return "no" if self.judge(output) else "ok"
 
     @override
     def advice(self, output: str) -> Optional[str]:

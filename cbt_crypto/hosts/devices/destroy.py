@@ -18,7 +18,7 @@ from typing import Any, Optional, Union
 
 from cbt_crypto.hosts import directories, shell
 from cbt_crypto.hosts.devices import proof_on_host
-from cbt_crypto.hosts.requirement import Fact, Requirement
+from cbt_crypto.hosts.requirement import Judged, Requirement
 from cbt_crypto.hosts.site import Site
 
 #: The name of the notes in `tmp_dir`.
@@ -169,7 +169,7 @@ _DISC_MAX = "discards "
 
 
 @dataclass(frozen=True)
-class DeviceGuard(Fact):
+class DeviceGuard(Judged):
     """One device of one host. `script` prints ok, `signature` and what it found, or a sentence."""
 
     device: str = ""
@@ -178,10 +178,6 @@ class DeviceGuard(Fact):
     wipe: bool = False
     #: Whether it is to be discarded before each deployment.
     discard: bool = False
-
-    def shown(self, output: str) -> str:
-        """Whether it will do."""
-        return "no" if self.judge(output) else "ok"
 
     def advice(self, output: str) -> Optional[str]:
         """Names that the kernel gives by the order in which it finds drives are no names."""
