@@ -167,7 +167,7 @@ def _run(
         if host_check.warning:
             _say(console, f"warning: {host_check.host}: {host_check.warning}")
     if not options.no_report:
-        import_in_background()
+        threading.Thread(target=_import_report, daemon=True).start()
     return _measure(todo, archive, options.config_file, engine, console, log)
 
 
@@ -251,12 +251,7 @@ def _status(outcome: Outcome) -> int:
     return 1 if outcome.error is not None or outcome.failed else 0
 
 
-def import_in_background() -> None:
-    """Start importing what takes seconds; who needs it sooner waits, as for any import."""
-    threading.Thread(target=_import_report, daemon=True).start()
-
-
 def _import_report() -> None:
-    # What is missing is told by the report itself, when it is made.
+    # It takes seconds; who needs it sooner waits. What is missing the report itself tells.
     with contextlib.suppress(ImportError):
         importlib.import_module("cbt_crypto.report")
