@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import psutil
 import pytest
 import yaml
 from loops import loop_device
@@ -116,6 +117,41 @@ def test_osds_and_files_on_one_drive_after_another_with_a_control(
     drives = {"A": own, "control": own, "B": Path(other).name}
     assert measured == {"fdatasync": drives, "rbd_single_client": drives}
     assert "control" in (machine.archive / "report.md").read_text()
+    assert machine.is_clean()
+
+
+#: A fio that fails once, and leaves a process at work in the file system.
+_LEAVES_ONE = """#!/bin/sh
+case "$*" in *--version*|*--enghelp*) exec fio "$@" ;; esac
+mkdir {folder}/first 2>/dev/null || exec fio "$@"
+cd "$(findmnt -rno TARGET | grep {folder})"
+sleep 300 >/dev/null 2>&1 &
+echo $! > {folder}/left
+exit 1
+"""
+
+
+def test_what_a_failed_cell_left_on_a_drive_keeps_no_other_drive_from_being_measured(
+    machine: Machine, tmp_path: Path
+) -> None:
+    """`umount` said that the target is busy, and the cells of all other drives were lost."""
+    program = tmp_path / "fio"
+    program.write_text(_LEAVES_ONE.format(folder=tmp_path))
+    program.chmod(0o755)
+    with loop_device(tmp_path / "other", 2500 << 20) as other:
+        drives = {
+            name: {"host": "localhost", "device": device}
+            for name, device in (("A", machine.device), ("B", other))
+        }
+        fio = {"size": 1, "loops": 1, "cmd_path": str(program)}
+        done = machine.run({"drives": drives, "control": False}, fdatasync=fio)
+    assert done.returncode == 1, done.stdout + done.stderr
+    found = [json.loads(path.read_text()) for path in machine.archive.rglob("cell.json")]
+    assert {cell["parameters"]["drive"]: cell["state"] for cell in found} == {
+        "A": "failed",
+        "B": "finished",
+    }
+    assert not psutil.pid_exists(int((tmp_path / "left").read_text()))
     assert machine.is_clean()
 
 
