@@ -13,7 +13,7 @@ from cbt_crypto.benchmarks.age import Aged
 from cbt_crypto.benchmarks.base import ClientProcess, ClusterCommands, Scenario, Volume, WrapClient
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import destroy, lvm_and_md, opened_on_host
-from cbt_crypto.hosts.requirement import Requirement, program_needed
+from cbt_crypto.hosts.requirement import Requirement, engine_of_fio, program_needed
 from cbt_crypto.hosts.site import Drive, HostScripts, Site
 
 #: Seconds in which the measuring process must have opened its drive.
@@ -73,15 +73,8 @@ class FioOnDrive(DriveScenario):
 
 def capacity(drive: Drive, size_mb: int) -> Requirement:
     """A drive of at least `size_mb` MiB, going by its devices."""
-    devices = " ".join(map(shlex.quote, drive.devices))
     sentence = f"drive {drive.name} is smaller than size: {size_mb} (MiB); lower it"
-    script = f"""\
-total=0
-for device in {devices}; do
-    bytes=$(lsblk -bdnro SIZE "$device" 2>/dev/null) || bytes=0
-    total=$((total + ${{bytes:-0}}))
-done
-[ $((total >> 20)) -ge {size_mb} ] && echo ok || echo {shlex.quote(sentence)}; :"""
+    script = shell.call(__file__, "has_room", str(size_mb), sentence, *drive.devices)
     return Requirement(f"size of drive {drive.name}", (drive.host,), script)
 
 
@@ -149,18 +142,8 @@ class RawDevice(FioOnDrive, Aged):
         return (
             *super().requirements(site),
             capacity(drive, self.size + _HEADER_MB),
-            Requirement(f"{self.ioengine} of fio", (drive.host,), self._engine_check()),
+            engine_of_fio(self.fio_cmd, self.ioengine, (drive.host,)),
         )
-
-    def _engine_check(self) -> str:
-        fio = shlex.quote(self.fio_cmd)
-        return f"""\
-command -v {fio} > /dev/null || {{ echo ok; exit 0; }}
-off=$(cat /proc/sys/kernel/io_uring_disabled 2> /dev/null || echo 0)
-if ! {fio} --enghelp 2>&1 | grep -qw {self.ioengine}; then echo 'fio has no {self.ioengine} engine'
-elif [ {self.ioengine} = io_uring ] && [ "$off" = 2 ]; then
-    echo 'io_uring is disabled; set the sysctl kernel.io_uring_disabled to 0'
-else echo ok; fi"""
 
     def volumes(self, site: Site) -> tuple[Volume, ...]:
         """What is filled of the drive."""

@@ -9,6 +9,8 @@ from typing import Optional
 
 from typing_extensions import override
 
+from cbt_crypto.hosts import shell
+
 #: The column of the cluster that hosts are let into, which must be the same one.
 CLUSTER = "cluster"
 
@@ -135,18 +137,16 @@ def program_needed(program: str, hosts: tuple[str, ...]) -> Requirement:
 
 def librados(ceph_cmd: str, head: str) -> Requirement:
     """The requirement that the Python which runs `ceph` on the head can import librados."""
-    script = f"""\
-ceph=$(command -v {shlex.quote(ceph_cmd)}) || {{ echo ok; exit 0; }}
-python=$(sed -n '1s/^#! *//p' "$ceph")
-(cd / && ${{python:-python3}} -c 'import rados') 2>/dev/null && echo ok ||
-    echo "Python's rados module is missing; install python3-rados\""""
+    script = shell.call(__file__, "imports_rados", ceph_cmd)
     return Requirement("librados", (head,), script, "ceph")
 
 
+def engine_of_fio(fio: str, engine: str, hosts: tuple[str, ...], remedy: str = "") -> Requirement:
+    """The requirement that fio was built with an engine, and that the kernel lets it work."""
+    script = shell.call(__file__, "has_engine", fio, engine, remedy)
+    return Requirement(f"{fio} with {engine}", hosts, script)
+
+
 def rbd_engine(fio: str, hosts: tuple[str, ...]) -> Requirement:
-    """The requirement that fio was built with its rbd engine."""
-    script = f"""\
-command -v {shlex.quote(fio)} >/dev/null || {{ echo ok; exit 0; }}
-if {shlex.quote(fio)} --enghelp 2>&1 | grep -qw rbd; then echo ok
-else echo 'fio has no rbd engine; install one that has (dnf: fio-engine-rbd)'; fi"""
-    return Requirement(f"{fio} with rbd", hosts, script)
+    """That, of its rbd engine."""
+    return engine_of_fio(fio, "rbd", hosts, "; install one that has (dnf: fio-engine-rbd)")

@@ -20,7 +20,7 @@ from typing import IO, Optional, Union, cast
 import cbt_crypto
 from cbt_crypto.archive.files import one_line
 from cbt_crypto.errors import RunError, UsageError
-from cbt_crypto.hosts import ceph_conf, fetch
+from cbt_crypto.hosts import ceph_conf, fetch, shell
 from cbt_crypto.lab import access
 from cbt_crypto.lab.shape import Lab, Node, Steps, locked
 from cbt_crypto.plan.file import read_campaign
@@ -115,21 +115,6 @@ from cbt_crypto.main import cbt
 
 cbt(prog_name="cbt.py")
 """
-#: Ends the campaign of a `lab run` that was killed, as Ctrl-C would have, and prints the archive
-#: of this machine whose results are still on the node, if there are any.
-_END_AND_TELL = f"""
-pid=$(cat {_CAMPAIGN}/pid 2>/dev/null || echo none)
-if grep -qs cbt.py /proc/$pid/cmdline; then
-    kill -INT $pid
-    while [ -e /proc/$pid ]; do sleep 0.2; done
-fi
-[ ! -e {_ARCHIVE}/results ] || [ ! -e {_CAMPAIGN}/origin ] || cat {_CAMPAIGN}/origin
-"""
-#: Its process may be on its way.
-_INTERRUPT = f"""
-n=0; until [ -s {_CAMPAIGN}/pid ] || [ $n = 50 ]; do n=$((n + 1)); sleep 0.2; done
-kill -INT $(cat {_CAMPAIGN}/pid) || :
-"""
 #: ssh's own exit status, when it and not the command failed.
 _SSH_FAILED = 255
 
@@ -223,7 +208,9 @@ def _checked(lab: Lab, job: LabCampaign) -> LabCampaign:
 
 def _carry_in(lab: Lab, job: LabCampaign, steps: Steps) -> None:
     steps.begin("Copying the campaign in")
-    origin = access.run(lab, lab.head, _END_AND_TELL).strip()
+    origin = access.run(
+        lab, lab.head, shell.call(__file__, "end_and_tell", _CAMPAIGN, _ARCHIVE)
+    ).strip()
     if origin not in ("", str(job.archive)):
         raise UsageError(
             f"{lab.head.name}: has what a killed lab run did not copy back; to do that, run "
@@ -256,7 +243,7 @@ def follow(lab: Lab, job: LabCampaign) -> int:
         try:
             status = process.wait()
         except KeyboardInterrupt:
-            access.run(lab, lab.head, _INTERRUPT)
+            access.run(lab, lab.head, shell.call(__file__, "interrupt", _CAMPAIGN))
         else:
             break
     if status == _SSH_FAILED:

@@ -15,37 +15,24 @@ from cbt_crypto.engine.upstream.cell import Monitoring, NativeBenchmark
 from cbt_crypto.engine.upstream.checkout import Checkout, Modules, Settings
 from cbt_crypto.engine.upstream.cluster import ExistingUpstreamCeph, UpstreamCeph
 from cbt_crypto.engine.upstream.execution import Common
+from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.checks import origin_of
 from cbt_crypto.plan.file.cluster import pool_options
 from cbt_crypto.plan.layout import site_of
 
-_SUDO = """\
-if ! command -v sudo >/dev/null; then
-    echo 'sudo is missing, and upstream CBT runs every command of a deployment with it; install it'
-elif ! sudo -n true 2>/dev/null; then
-    echo 'sudo asks for a password; upstream CBT needs it to ask for none'
-else echo ok; fi"""
-
-_LIMITS = """\
-said=$(sudo -n sh -c 'ulimit -n 16384 && ulimit -c unlimited' 2>&1) && echo ok || echo \
-    "ulimit fails under sudo ($said), and upstream CBT starts daemons with 16384 open files and \
-core files of any size; write 'Defaults rlimit_core=user' into sudoers and \
-'Set disable_coredump false' into sudo.conf, or use --cbt embedded"
-"""
-
 
 def requirements(campaign: Campaign) -> list[Requirement]:
     """What hosts must offer for every command of upstream, and for a deployment."""
     site = site_of(campaign.cluster)
-    needs = [Requirement("sudo for upstream", site.hosts, _SUDO)]
+    needs = [Requirement("sudo for upstream", site.hosts, shell.call(__file__, "has_sudo"))]
     daemons = origin_of(campaign.cluster).daemon_hosts(site)
     if not daemons:
         return needs
     return [
         *needs,
-        Requirement("limits for upstream", daemons, _LIMITS),
+        Requirement("limits for upstream", daemons, shell.call(__file__, "has_limits")),
         _program("ceph-authtool", "ceph-common", (site.head,)),
         _program("monmaptool", "ceph-common", (site.head,)),
     ]

@@ -15,14 +15,7 @@ from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import Drive
 
 #: Prints ok where volumes can be made.
-REQUIREMENT = """
-PATH=$PATH:/usr/sbin:/sbin
-$SUDO modprobe -q dm-mod 2>/dev/null || :
-if ! command -v vgcreate > /dev/null; then echo "LVM's commands are missing; install lvm2"
-elif ! $SUDO dmsetup targets 2>/dev/null | grep -q '^linear '; then
-    echo "its kernel, $(uname -r), has no device-mapper; take another, or a lab of virtual machines"
-else echo ok; fi
-""".strip()
+REQUIREMENT = shell.call(__file__, "can_make_volumes")
 
 
 @dataclass(frozen=True)
@@ -87,15 +80,6 @@ def _as_root(text: str, notes: str) -> str:
     return destroy.proved(os.path.dirname(notes), [noted, shell.calling(__file__, text)])
 
 
-_CHECK = """
-PATH=$PATH:/usr/sbin:/sbin
-command -v mdadm > /dev/null || { echo 'mdadm is missing; install mdadm'; exit 0; }
-$SUDO modprobe -q raid0 2> /dev/null || :
-if [ -e /proc/mdstat ] && grep -q raid0 /proc/mdstat; then echo ok
-else echo "its kernel, $(uname -r), has no MD RAID-0; take another kernel, or a lab's machine"; fi
-"""
-
-
 def make_array(drive: Drive, members: Sequence[str], tmp_dir: str) -> str:
     """Shell text that makes the drive's array of `members`."""
     words = (str(drive.array), str(drive.chunk_kib), *members)
@@ -111,4 +95,4 @@ def stop(drive: Drive, tmp_dir: str) -> str:
 
 def requirement(drive: Drive) -> Requirement:
     """mdadm, and a kernel with RAID-0."""
-    return Requirement("MD RAID-0", (drive.host,), _CHECK.strip())
+    return Requirement("MD RAID-0", (drive.host,), shell.call(__file__, "can_make_arrays"))

@@ -18,3 +18,20 @@ remove_noted() {
     done < "$NOTED_GROUPS"
     rm -f "$NOTED_GROUPS"
 }
+
+can_make_volumes() {
+    PATH=$PATH:/usr/sbin:/sbin
+    $SUDO modprobe -q dm-mod 2> /dev/null || :
+    if ! command -v vgcreate > /dev/null; then echo "LVM's commands are missing; install lvm2"
+    elif ! $SUDO dmsetup targets 2> /dev/null | grep -q '^linear '; then
+        echo "its kernel, $(uname -r), has no device-mapper; take another, or a lab of virtual machines"
+    else echo ok; fi
+}
+
+can_make_arrays() {
+    PATH=$PATH:/usr/sbin:/sbin
+    command -v mdadm > /dev/null || { echo 'mdadm is missing; install mdadm'; exit 0; }
+    $SUDO modprobe -q raid0 2> /dev/null || :
+    if [ -e /proc/mdstat ] && grep -q raid0 /proc/mdstat; then echo ok
+    else echo "its kernel, $(uname -r), has no MD RAID-0; take another kernel, or a lab's machine"; fi
+}

@@ -128,14 +128,15 @@ class Version(Fact):
 def facts(site: Site, user: Optional[str], data_bytes_per_osd: int) -> list[Fact]:
     """The facts that the check shows of every host, and room for the data of OSDs on files."""
     hosts = site.hosts
+    load = shell.calling(shell.__file__, shell.call(__file__, "load"))
     return [
         Login("user", hosts, "id -un", "user", user=user),
-        Fact("sudo", hosts, _SUDO, "sudo"),
+        Fact("sudo", hosts, shell.call(__file__, "root_by"), "sudo"),
         *(_space(site, host, data_bytes_per_osd) for host in hosts),
-        NetworkFact("network", hosts, _NETWORK, "network"),
-        Governor("governor", hosts, _GOVERNOR, "governor"),
+        NetworkFact("network", hosts, shell.call(__file__, "network"), "network"),
+        Governor("governor", hosts, shell.call(__file__, "governors"), "governor"),
         Fact("SMT", hosts, "cat /sys/devices/system/cpu/smt/control", "SMT"),
-        LoadAverage("load", hosts, _LOAD, "load"),
+        LoadAverage("load", hosts, load, "load"),
     ]
 
 
@@ -150,41 +151,9 @@ def version_facts(programs: Mapping[str, tuple[str, Sequence[str]]]) -> list[Fac
 
 def _space(site: Site, host: str, data_bytes_per_osd: int) -> Space:
     files = sum(osd.is_file for osd in site.osds_of(host))
-    path = shlex.quote(site.tmp_dir)
-    script = f"""\
-parent={path}; while [ ! -e "$parent" ]; do parent=$(dirname "$parent"); done
-echo $(( $(df -Pk "$parent" | awk 'NR == 2 {{ print $4 }}') * 1024 ))"""
+    script = shell.call(__file__, "room_for", site.tmp_dir)
     return Space("space", (host,), script, "space", needed=(1 << 29) + files * data_bytes_per_osd)
 
-
-_SUDO = """\
-if [ "$(id -u)" = 0 ]; then echo root; elif [ -n "$SUDO" ]; then echo yes; else echo none; fi"""
-
-# The interface by which we came; for this machine itself, the first that has an address.
-_NETWORK = r"""
-address=$(echo "${SSH_CONNECTION:-}" | cut -d' ' -f3)
-name=$(ip -o -4 addr show scope global | awk -v a="$address" '
-    { split($4, parts, "/"); if (first == "") first = $2; if (parts[1] == a) found = $2 }
-    END { print found != "" ? found : first }')
-[ -n "$name" ] || exit 0
-echo "$name" "$(cat "/sys/class/net/$name/mtu")" "$(cat "/sys/class/net/$name/speed" 2>/dev/null)"
-"""
-
-_GOVERNOR = "cat /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor 2>/dev/null | sort -u"
-
-# `mark` is the campaign's; a survey has it.
-_LOAD = shell.calling(
-    shell.__file__,
-    r"""
-echo "$(cut -d' ' -f1 /proc/loadavg) $(getconf _NPROCESSORS_ONLN)"
-ours=" $(echo $(all_processes | with_mark "$mark")) "
-for comm in /proc/[0-9]*/comm; do
-    read -r name < "$comm" || continue
-    case $name in ceph-osd|ceph-mon|fio|etcd) ;; *) continue ;; esac
-    pid=${comm#/proc/}
-    case $ours in *" ${pid%/comm} "*) ;; *) echo "$name" ;; esac
-done 2>/dev/null""",
-)
 
 _BEGIN = "@cbt-crypto-requirement"
 #: Characters of an answer that cannot be read.

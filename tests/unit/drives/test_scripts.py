@@ -125,7 +125,7 @@ def test_no_ceph_is_asked_for_and_the_devices_are_guarded(on_drives: Any) -> Non
     campaign = on_drives(RAW)
     needs = {need.name for need in checks(campaign, cells_of(campaign), [])}
     assert not needs & {"ceph", "rbd", "librados", "ceph-osd", "fio with rbd"}
-    assert {"fio", "libaio of fio", "MD RAID-0", "size of drive NVMe"} <= needs
+    assert {"fio", "fio with libaio", "MD RAID-0", "size of drive NVMe"} <= needs
     assert {"device /dev/nvme0n1", "device /dev/sda", "device /dev/sdb"} <= needs
 
 
