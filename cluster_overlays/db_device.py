@@ -15,7 +15,7 @@ from typing_extensions import Self, override
 
 from cbt_crypto.cluster_overlays import base
 from cbt_crypto.cluster_overlays.base import Absent, Finding, Overlay, StorageFacts, Verdict
-from cbt_crypto.hosts import shell
+from cbt_crypto.hosts import directories, shell
 from cbt_crypto.hosts.devices import destroy, lvm_and_md
 from cbt_crypto.hosts.devices.destroy import device_guard
 from cbt_crypto.hosts.devices.lvm_and_md import Group, LogicalVolume
@@ -102,15 +102,19 @@ class DbDevice(Overlay):
                 needs.append(_room(host, disk, count, self.size))
         return needs
 
+    def _check_way(self) -> str:
+        return directories.check_way(f"{self.directory}/file")
+
     def _directory(self, site: Site, host: str) -> Requirement:
         path = shlex.quote(self.directory or "")
-        on_files = all(osd.is_file for osd in site.osds_of(host))
         script = (
-            f"if [ {'-n' if on_files else '-z'} x ] && [ -d {path} ]; then echo ok\n"
-            f"elif [ -d {path} ]; then "
-            "echo 'db_device: a directory is for OSDs on files; name devices'\n"
-            f"else echo {path} 'is no directory there; fix db_device.directory'; fi"
+            f"if [ ! -d {path} ]; then "
+            f"echo {path} 'is no directory there; fix db_device.directory'\n"
+            f"elif said=$(exec 2>&1\n{self._check_way()}); then echo ok\n"
+            f'else echo db_device.directory {path} "$said"; fi'
         )
+        if not all(osd.is_file for osd in site.osds_of(host)):
+            script = "echo 'db_device: a directory is for OSDs on files; name devices'"
         return Requirement("directory of db_device", (host,), script)
 
     @override
@@ -118,7 +122,8 @@ class DbDevice(Overlay):
         if not self.is_present:
             return {}
         if self.directory:
-            return self._for_files(site, _MAKE_FILE)
+            made = self._for_files(site, _MAKE_FILE)
+            return {host: f"{self._check_way()}{text}" for host, text in made.items()}
         return {host: self._volumes(site, host) for host in site.osd_hosts}
 
     def _for_files(self, site: Site, script: str) -> HostScripts:

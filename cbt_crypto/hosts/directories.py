@@ -56,6 +56,11 @@ def check(path: str) -> str:
     return _call("check", path)
 
 
+def check_way(path: str) -> str:
+    """Shell text that fails with a sentence where somebody else could have it lead elsewhere."""
+    return _call("check-way", path)
+
+
 def make(path: str) -> str:
     """Shell text that makes it: marked, of mode 0700. Safe to repeat."""
     return _call("make", path)

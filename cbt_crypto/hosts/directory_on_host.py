@@ -181,7 +181,8 @@ def make_without(path: str, part: str) -> None:
 def main(arguments: List[str]) -> int:
     """An action, the directory, and of those that remove a part of it."""
     actions: Dict[str, Callable[..., Any]] = {
-        "check": check, "make": make, "remove": remove, "make-without": make_without,
+        "check": check, "check-way": check_way, "make": make, "remove": remove,
+        "make-without": make_without,
     }  # fmt: skip
     try:
         actions[arguments[0]](*arguments[1:])

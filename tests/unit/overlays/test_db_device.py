@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable
@@ -55,6 +57,37 @@ def test_the_device_is_guarded_like_the_data_devices(site: Site) -> None:
         (("node3",), "/dev/nvme0n1"),
     ]
     assert guards[0].judge("signature ext4") is not None
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o1777, 0o777])
+def test_a_directory_where_others_may_put_something_in_a_file_s_place(
+    one_host: Site, mode: int
+) -> None:
+    """A link there led mkfs, as root, to whatever it names."""
+    folder = Path("/var/tmp", f"cbt-crypto-{os.getpid()}-db")
+    folder.mkdir()
+    folder.chmod(mode)
+    osds = tuple(replace(osd, is_file=True) for osd in one_host.osds)
+    site = replace(one_host, osds=osds)
+    overlay = DbDevice(directory=str(folder), size="1M")
+    try:
+        (need,) = overlay.requirements(site)
+        said = _run(need.script).stdout.strip()
+        made = _run(overlay.before_osds(site)[site.head])
+        files = [path.name for path in folder.iterdir()]
+    finally:
+        shutil.rmtree(folder)
+    if mode == 0o777:
+        wrong = f"leads through {folder}, where others may write; name it another way"
+        assert said == f"db_device.directory {folder} {wrong}"
+        assert made.returncode != 0 and wrong in made.stderr and files == []
+    else:
+        assert (said, made.returncode, len(files)) == ("ok", 0, len(osds)), made.stderr
+
+
+def _run(script: str) -> subprocess.CompletedProcess[str]:
+    text = f"set -eu\nSUDO=\n{script}"
+    return subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("options", [{}, {"devices": "/dev/a", "directory": "/fast"}])
