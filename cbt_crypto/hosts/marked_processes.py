@@ -53,6 +53,11 @@ def of_lab(directory: Path) -> list[int]:
     return [process.pid for process in _of_lab(directory)]
 
 
+def of_lost_lab(directory: Path) -> list[int]:
+    """Ids of those marked with a directory of that path, which need not have been this one."""
+    return [process.pid for process in _of_lab(directory, is_lost=True)]
+
+
 def end_lab(directory: Path) -> None:
     """Kill a lab's processes and all in their namespaces; RunError when some stay."""
     of_this_process = _pid_namespace(os.getpid())
@@ -80,10 +85,11 @@ def mark_of(directory: Path) -> str:
     return f"{directory}@{status.st_dev}:{status.st_ino}"
 
 
-def _of_lab(directory: Path) -> list[psutil.Process]:
+def _of_lab(directory: Path, is_lost: bool = False) -> list[psutil.Process]:
     def is_of_it(mark: str) -> bool:
         marked = Path(mark.rpartition("@")[0])
-        return directory in (marked, *marked.parents) and mark == mark_of(marked)
+        is_below = directory in (marked, *marked.parents)
+        return is_below and (is_lost or mark == mark_of(marked))
 
     return _marked(_LAB, is_of_it)
 

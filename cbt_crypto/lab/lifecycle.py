@@ -11,7 +11,7 @@ from typing import Optional, Union
 
 from pydantic import ValidationError
 
-from cbt_crypto.errors import UsageError
+from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.hosts import marked_processes
 from cbt_crypto.hosts.directory_on_host import mounts_below
 from cbt_crypto.lab import access, image, namespace, vm
@@ -115,8 +115,22 @@ def down(name: str) -> bool:
     with _at_work(name):
         existed = directory.exists()
         _clear(directory)
+        if not existed:
+            _check_lost(directory)
         _lock(name).unlink()
     return existed
+
+
+def _check_lost(directory: Path) -> None:
+    """Raise RunError where what a lab had outlives its directory, which told what is the lab's."""
+    pids = map(str, marked_processes.of_lost_lab(directory))
+    left = [*(f"process {pid}" for pid in pids), *namespace.lost(directory)]
+    if left:
+        raise RunError(
+            f"{directory} was removed while its lab was up, and with it what proves that these are "
+            f"that lab's: {', '.join(left)}; if they are, end the processes with kill -9, detach "
+            "the devices with losetup -d, and remove the link with ip link delete"
+        )
 
 
 def _at_work(name: str) -> contextlib.AbstractContextManager[None]:

@@ -178,6 +178,15 @@ def release(directory: Path) -> None:
         time.sleep(0.05)
 
 
+def lost(directory: Path) -> list[str]:
+    """Devices and links of a lab whose directory was removed, by what they say of themselves."""
+    files = _BLOCK.glob("loop*/loop/backing_file")
+    disks = [f"/dev/{f.parents[1].name}" for f in files if directory in Path(text_at(f)).parents]
+    name = bridge_name(directory)
+    is_there = text_at(NETWORK / name / "ifalias").startswith(f"{directory}@")
+    return [*sorted(disks), *([f"the network link {name}"] if is_there else [])]
+
+
 def _loops(directory: Path) -> list[Path]:
     found = []
     for file in sorted(_BLOCK.glob("loop*/loop/backing_file")):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -8,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from cbt_crypto.errors import RunError
 from cbt_crypto.hosts import marked_processes
+from cbt_crypto.lab import lifecycle
+from cbt_crypto.lab.shape import lab_dir
 
 pytestmark = pytest.mark.unit
 
@@ -75,6 +79,22 @@ def test_a_lab_of_another_container_at_the_same_path_goes_on(tmp_path: Path, sta
     assert marked_processes.of_lab(tmp_path / "lab") == []
     marked_processes.end_lab(tmp_path / "lab")
     assert process.poll() is None
+
+
+def test_what_a_lab_had_is_named_when_its_directory_was_removed(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`lab down` said that the lab was down already, and its machines went on."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    directory = lab_dir("lost")
+    process = start(["sleep", "60"], directory / "node1")
+    shutil.rmtree(directory)
+    with pytest.raises(RunError, match=rf"was removed while its .*: process {process.pid}; if"):
+        lifecycle.down("lost")
+    assert process.poll() is None
+    process.kill()
+    process.wait()
+    assert not lifecycle.down("lost")
 
 
 def test_ending_nothing_is_no_error(tmp_path: Path) -> None:
