@@ -242,9 +242,9 @@ def _strangers(archive: Path, cells: Sequence[Cell]) -> Iterator[Path]:
 
 
 def set_aside(archive: Path, directory: Path) -> None:
-    """Move a finished cell to results/superseded, which no report reads; remove others."""
-    state = read_json(directory / "cell.json")
-    if not state or state.get("state") != "finished":
+    """Move a cell that may be finished to results/superseded, which no report reads; or remove."""
+    state = read_json(place := directory / "cell.json")
+    if state.get("state") != "finished" if state else not os.path.lexists(place):
         shutil.rmtree(directory, ignore_errors=True)
         return
     superseded = archive / "results" / "superseded"

@@ -149,6 +149,17 @@ def test_what_is_set_aside_is_said(host: Any, no_overlays: None) -> None:
     assert len(superseded(host)) == 1
 
 
+def test_a_cell_whose_state_cannot_be_read_is_kept(host: Any, no_overlays: None) -> None:
+    """Its raw results were removed without a word, and it was measured anew."""
+    path = host.write(benchmarks=TWO)
+    host.cbt(path)
+    cell = min(host.archive.glob("results/0*/id-*/cell.json"))
+    cell.write_text("{")
+    host.cbt(path)
+    (old,) = superseded(host)
+    assert (old / "cell.json").read_text() == "{" and len(starts(host)) == 2
+
+
 def test_a_cell_is_repeated_and_the_old_one_kept(host: Any, no_overlays: None) -> None:
     path = host.write(benchmarks=TWO)
     host.cbt(path)
