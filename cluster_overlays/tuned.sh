@@ -28,8 +28,10 @@ way_back() {
 
 # $1 is the profile, $2 the file whose first line is the way back; profiles of ours follow.
 activate() {
-    if [ ! -e "$2" ]; then
+    if [ ! -s "$2" ]; then
         way_back > "$2.new"
+        # A power cut would leave the name of a file without a word in it.
+        sync "$2.new"
         mv "$2.new" "$2"
     fi
     echo "$1" >> "$2"
@@ -37,12 +39,12 @@ activate() {
 }
 
 # $1 is that file.
-show_way_back() { if [ -e "$1" ]; then head -n 1 "$1"; else way_back; fi; }
+show_way_back() { if [ -s "$1" ]; then head -n 1 "$1"; else way_back; fi; }
 
 # $1 is the profile, $2 that file, $3 what was in it, or nothing. A profile that is not in force
 # any more is somebody else's choice since.
 keep_way_back() {
-    if [ ! -e "$2" ] && command -v tuned-adm > /dev/null && [ "$(active_now)" = "$1" ]; then
+    if [ ! -s "$2" ] && command -v tuned-adm > /dev/null && [ "$(active_now)" = "$1" ]; then
         if [ -n "$3" ]; then echo "$3" > "$2"; else
             echo "the TuneD profile $1 is in force, and nobody knows which was before;" \
                 "if it is not yours: tuned-adm list, tuned-adm profile NAME"
@@ -53,7 +55,7 @@ keep_way_back() {
 # $1 is that file. A profile that is none of ours is somebody else's choice since, and stays; where
 # none is told, the daemon may be down, and would come back with ours.
 restore() {
-    [ -e "$1" ] || return 0
+    [ -s "$1" ] || { rm -f "$1"; return 0; }
     now=$(active_now) ours=$(sed 1d "$1")
     if [ -z "$now" ] || [ -z "$ours" ] || echo "$ours" | grep -qxF -e "$now"; then
         $SUDO tuned-adm $(head -n 1 "$1")

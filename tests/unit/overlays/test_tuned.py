@@ -195,6 +195,22 @@ def test_a_kill_between_two_profiles_of_ours(
     assert tuned.profile == "balanced" and not note.exists()
 
 
+def test_a_note_that_a_power_cut_left_empty_is_none(
+    here: Site, tuned: FakeTuned, sh: Shell
+) -> None:
+    """Every cleanup ended at `tuned-adm` without a word, and the profile stayed."""
+    note = Path(here.tmp_dir, "tuned.node0")
+    sh(LATENCY.after_osds(here)["node0"])
+    note.write_text("")
+    (put_back,) = LATENCY.put_back(here, {"node0": "profile balanced"}).values()
+    sh(put_back)
+    sh(LATENCY.take_down(here)["node0"])
+    assert tuned.profile == "balanced" and not note.exists()
+    note.write_text("")
+    sh(ABSENT.take_down(here)["node0"])
+    assert tuned.profile == "balanced" and not note.exists()
+
+
 def test_probes(here: Site, tuned: FakeTuned, sh: Shell) -> None:
     sh(LATENCY.after_osds(here)["node0"])
     look = {"node0": sh(LATENCY.probe(here)["node0"])}
