@@ -17,7 +17,7 @@ from typing import Any, Callable, Optional
 import pytest
 
 from cbt_crypto.engine.embedded import common
-from cbt_crypto.hosts import directories, recorder_on_host, samplers, shell
+from cbt_crypto.hosts import counter_sampler_on_host, directories, recorder_on_host, samplers, shell
 from cbt_crypto.hosts.clients_on_host import Clients
 from cbt_crypto.hosts.devices.identity_on_host import writers
 from cbt_crypto.hosts.devices.opened_on_host import find_process
@@ -287,6 +287,14 @@ threading.Thread(target=spin, daemon=True).start()
     assert (set(tasks.whole), str(his.pid) in tasks.tasks) == ({str(ours.pid)}, True)
     time.sleep(0.3)
     assert {"other", "bstore_kv_sync"} <= set(tasks.sample(pids, set()) or ())
+
+
+def test_his_ceph_osd_is_none_of_the_sampled(run: Run) -> None:
+    """Its CPU time was in the OSDs' of the report."""
+    his, ours = (run(NAMED, "ceph-osd", prefix=prefix) for prefix in (AS_NOBODY, ()))
+    sampled = counter_sampler_on_host.sample(with_processes=True)
+    assert f"\nproc:{ours.pid} stat {ours.pid} (ceph-osd) " in sampled
+    assert f"\nproc:{his.pid} stat" not in sampled
 
 
 #: Files of ours, and such of the kernel's as have numbers alone.
