@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
-from cbt_crypto.hosts.devices import destroy
+from cbt_crypto.hosts.devices import destroy, lvm_and_md
 from cbt_crypto.lab import access
 from cbt_crypto.lab.shape import Lab
 from cbt_crypto.run import devices
@@ -100,6 +100,24 @@ def test_lvm(two: Lab, loops: list[str]) -> None:
         without_wipe(two, loops[1], "LVM2_member")
     finally:
         on(two, f"vgremove -q -f -y stacked; wipefs -qa {' '.join(loops)}")
+
+
+def test_a_group_of_ours_whose_note_is_lost(two: Lab, loops: list[str]) -> None:
+    """LVM makes it known again when a host starts: no cleanup could empty the device then."""
+    device, group = loops[0], "cbt-crypto-lost"
+    identities = json.loads(on(two, destroy.identify(DIR, [device])))
+    notes = {device: {"identity": identities[device], "uuid": str(uuid.uuid4()), "wipe": True}}
+    made = lvm_and_md.Group(group, device, (lvm_and_md.LogicalVolume("osd.0-db", "8M"),))
+    steps = [
+        f"mkdir -p -m 700 {DIR}; touch {DIR}/.cbt-crypto",
+        devices.recording(DIR, {"": notes})[""],
+        destroy.claim(DIR, [device]),
+        lvm_and_md.make_volumes([made], f"{DIR}/volumes"),
+        f"rm {DIR}/volumes; [ -e /dev/{group}/osd.0-db ]",
+        destroy.empty(DIR, [device]),
+        f"! vgs {group} 2> /dev/null && ! blkid -p {device}",
+    ]
+    on(two, "set -eu\n" + "\n".join(f"(\n{step}\n)" for step in steps))
 
 
 @pytest.mark.parametrize("metadata", ["0.90", "1.2"])
