@@ -22,7 +22,7 @@ from cbt_crypto.plan.file.cluster import ClusterSection, PoolProfile, Rebuild
 from cbt_crypto.plan.file.document import KeyPath
 from cbt_crypto.plan.file.field_types import meaning_of
 from cbt_crypto.results.repetition import FIRST
-from cbt_crypto.units import counted, parse_size
+from cbt_crypto.units import counted, parse_size, whole
 
 #: Where, and one sentence.
 Contradiction = tuple[KeyPath, str]
@@ -238,9 +238,10 @@ def _devices(cluster: ClusterSection) -> Iterator[Contradiction]:
         lists = {path: devices}
     for place, listed in lists.items():
         yield from _twice(place, listed, "device")
-        if len(listed) < cluster.osds_per_node:
-            have = f"names {counted(len(listed), 'device')} for osds_per_node: "
-            yield place, f"{have}{cluster.osds_per_node}; add devices or lower osds_per_node"
+        if len(listed) != (count := cluster.osds_per_node):
+            remedy = "add devices or lower" if len(listed) < count else "remove some or raise"
+            have = f"names {counted(len(listed), 'device')} for osds_per_node: {count}"
+            yield place, f"{have}; {remedy} osds_per_node"
 
 
 def _twice(path: KeyPath, names: Sequence[str], kind: str) -> Iterator[Contradiction]:
@@ -296,8 +297,8 @@ def sentences(model: type[BaseModel], error: ValidationError) -> Iterator[tuple[
             yield location, _sentence(model, location, (meant or details)[0])
         else:
             kinds = " or ".join(_MUST_BE[detail["type"]] for detail in details)
-            kinds = kinds.replace("or must be", "or")
-            yield location, f"{kinds}, not {_shown(details[0].get('input'))}"
+            kinds, given = kinds.replace("or must be", "or"), details[0].get("input")
+            yield location, f"{kinds}, not {_shown(given)}{_hint('int_type', location, given)}"
 
 
 def _location(detail: Mapping[str, Any]) -> KeyPath:
@@ -309,7 +310,8 @@ def _sentence(model: type[BaseModel], location: KeyPath, detail: Mapping[str, An
     kind = detail["type"]
     if kind == "extra_forbidden":
         names = _names_at(model.model_json_schema(by_alias=False), location[:-1])
-        return f"unknown key; {nearest(str(location[-1]), names)}"
+        key = str(location[-1])
+        return f"unknown key; {nearest(_OF_FIO.get(key, key), names)}"
     if kind == "missing":
         return "is missing; docs/file.md describes it"
     if kind == "too_short":
@@ -324,11 +326,24 @@ def _sentence(model: type[BaseModel], location: KeyPath, detail: Mapping[str, An
     return f"{message[:1].lower()}{message[1:]}{shown}"
 
 
+#: What fio calls options of scenarios.
+_OF_FIO = {"bs": "op_size", "blocksize": "op_size", "rw": "mode", "ramp_time": "ramp"}
+#: Daemons have a name and an address, or a name alone; all else has options.
+_INSIDE = {"mons": "a: {}", "mgrs": "{}: ~"}
+_BYTES = {"op_size": 1, "vol_size": 1 << 20}
+
+
 def _hint(kind: str, location: KeyPath, given: Any) -> str:
-    if given is None and kind in ("dict_type", "model_type"):
-        return "; write {} for an empty one"
-    size = parse_size(given) if isinstance(given, str) and "op_size" in location else None
-    return f"; write {size}" if size else ""
+    if kind in ("dict_type", "model_type"):
+        if given is None or given is True:
+            return "; write {} for an empty one"
+        inside = next((v for key, v in _INSIDE.items() if key in location), "{}: {{}}")
+        return f"; write {{{inside.format(given)}}}" if isinstance(given, str) else ""
+    if kind != "int_type" or not isinstance(given, str):
+        return ""
+    unit = next((size for key, size in _BYTES.items() if key in location), 1 << 80)
+    number = (parse_size(given) or 0) // unit or whole(given.removesuffix("s"))
+    return f"; write {number}" if number else ""
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

@@ -35,7 +35,7 @@ def _not_the_system_s(path: str) -> str:
 
 #: A host as ssh and pdsh take it. No character that a shell or pdsh's host lists would expand.
 HOST_NAME = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$"
-HostName = Annotated[str, _like(HOST_NAME, "a host name or address")]
+HostName = Annotated[str, _like(HOST_NAME, "one host's name or address")]
 UserName = Annotated[str, _like(r"^[a-z_][a-z0-9_.-]{0,31}$", "the name of a user")]
 #: The part of a daemon's name behind the dot: `a` of mon.a.
 DaemonId = Annotated[
