@@ -432,7 +432,7 @@ def _limits(ctx: click.Context, option: click.Parameter, values: Any) -> dict[st
             raise click.BadParameter(f"the limit {of}is given twice; which one is meant?")
         found[name] = number
     if "" not in found:
-        raise click.BadParameter("say also what all others may lose, for example --loss 5%")
+        raise click.BadParameter("say also what all others may lose: add --loss 5%")
     return found
 
 
@@ -458,7 +458,7 @@ def _limits(ctx: click.Context, option: click.Parameter, values: Any) -> dict[st
     help="Only rows whose printed line or cell label contains this. Repeatable.",
 )  # fmt: skip
 @click.option(
-    "--metric", "key", default="iops", show_default=True, metavar="KEY",
+    "--metric", "keys", default=["iops"], show_default="iops", metavar="KEY", multiple=True,
     help="The figure to judge by: a key of report.json, such as clat_ns_p99.",
 )  # fmt: skip
 @click.option(
@@ -471,7 +471,7 @@ def _limits(ctx: click.Context, option: click.Parameter, values: Any) -> dict[st
 )  # fmt: skip
 def gate(
     archive: Path, limits: dict[str, float], baseline: Optional[str], only: tuple[str, ...],
-    key: str, json_file: Optional[Path], junit_file: Optional[Path],
+    keys: tuple[str, ...], json_file: Optional[Path], junit_file: Optional[Path],
 ) -> None:  # fmt: skip
     """Fail if a workload lost more than --loss. For CI.
 
@@ -483,6 +483,9 @@ def gate(
     from cbt_crypto.report.figures.metric import BY_KEY  # noqa: PLC0415
     from cbt_crypto.report.headline import caveats  # noqa: PLC0415
 
+    key, *more = keys
+    if more:
+        raise UsageError("--metric: is given twice; run the gate once for each figure")
     metric = BY_KEY.get(key)
     if metric is None or not metric.better:
         known = [name for name, metric in BY_KEY.items() if metric.better]
@@ -494,11 +497,12 @@ def gate(
         with contextlib.ExitStack() as stack:
             options = ReportOptions(baseline=baseline)
             built = build(_unpacked_path(archive, stack, "gate"), options)
+        built = gate.by_figure(built, metric)
         findings = gate.findings(built, question, only)
         lines = [*(one.line for one in findings), *gate.closing(built, question, findings)]
         documents = (
             ("--json", json_file, gate.as_json(built, question, findings)),
-            ("--junit", junit_file, gate.as_junit(findings, built.title, caveats(built))),
+            ("--junit", junit_file, gate.as_junit(findings, built.title, caveats(built, metric))),
         )
     except NONSENSE as error:
         # The exit status of a traceback, 1, would tell CI that too much is lost.

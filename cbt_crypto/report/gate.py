@@ -191,6 +191,14 @@ def _beyond(comparisons: Mapping[int, tuple[Comparison, Question]], family: int)
     return differing(p_values, max(0, family - len(p_values)))
 
 
+def by_figure(report: Report, metric: Metric) -> Report:
+    """The report with that figure's controls where it has those of throughput."""
+    if metric.key == "iops":
+        return report
+    found = [cell.comparisons.get(metric.key) for cell in report.cells if is_control(report, cell)]
+    return replace(report, controls=tuple(filter(None, found)))
+
+
 def overall(findings: Sequence[LoadAnswer]) -> Answer:
     """Yes if any workload loses too much; else cannot tell if any cannot be told, or none is."""
     answers = {finding.answer for finding in findings}
@@ -221,7 +229,7 @@ def closing(report: Report, question: Question, found: Sequence[LoadAnswer]) -> 
             f"At most 6 % of archives have a false FAIL. It takes all {judged} comparisons of "
             f"{metric.label} into account, a control's included, as in the report."
         )
-    yield from caveats(report)
+    yield from caveats(report, metric)
 
 
 def _answer_of_row(
@@ -311,7 +319,7 @@ def as_json(report: Report, question: Question, findings: Sequence[LoadAnswer]) 
         "metric": question.metric.key,
         "loss_percent": question.loss,
         "answer": overall(findings).value,
-        "caveats": caveats(report),
+        "caveats": caveats(report, question.metric),
         "findings": [{**asdict(finding), "answer": finding.answer.value} for finding in findings],
     }
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -14,7 +14,7 @@ from cbt_crypto.archive.documents import CHANGED, UPGRADED
 from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.figures.doubts import is_control
 from cbt_crypto.report.figures.factors import APART
-from cbt_crypto.report.figures.metric import FROM_MEMORY
+from cbt_crypto.report.figures.metric import BY_KEY, FROM_MEMORY, Metric
 from cbt_crypto.report.model import Comparison, Report, ReportCell, Section, Table
 from cbt_crypto.report.why import limits_of_rows
 from cbt_crypto.report.wording import mapping, roles_of
@@ -29,7 +29,8 @@ _LITTLE = 10.0
 #: From this share of reads on they are said to be from memory, in percent.
 _FROM_MEMORY = 50.0
 #: How a warning begins that limits what the figures are worth.
-_SATURATED = ("processors saturated", "processors throttled", "network saturated")
+_THROTTLED = "processors throttled"
+_SATURATED = ("processors saturated", "network saturated")
 
 
 @dataclass(frozen=True)
@@ -116,9 +117,10 @@ def _steps(rows: Sequence[ReportCell], section: Section) -> Iterator[Optional[Co
         yield None if step is None or step.differs is None else step
 
 
-def caveats(report: Report) -> tuple[str, ...]:
+def caveats(report: Report, metric: Metric = BY_KEY["iops"]) -> tuple[str, ...]:
     """What must be read beside any figure: the control, the proofs, and what limits the answer."""
-    return (*_control(report), *_proved(report), *report.limits)
+    of = "" if metric.key == "iops" else f" of {metric.label}"
+    return (*_control(report, of, metric.key), *_proved(report), *report.limits)
 
 
 def _rows(report: Report) -> Iterator[_Row]:
@@ -234,9 +236,9 @@ def _ends(controls: Sequence[Comparison]) -> Optional[tuple[float, float]]:
     return (min(low for low, _ in known), max(high for _, high in known)) if known else None
 
 
-def _control(report: Report, of: str = "") -> Iterator[str]:
+def _control(report: Report, of: str = "", key: str = "iops") -> Iterator[str]:
     controls = report.controls
-    if "iops" in report.distrusted:
+    if key in report.distrusted:
         which = f"the verdicts{of}" if of else "these verdicts"
         yield f"Control{of}: DIFFERS from the baseline that it repeats; do not trust {which}."
     elif fault := fault_of_control(report):
@@ -379,6 +381,11 @@ def limits(report: Report) -> Iterator[str]:
         reads = sum(cell.direction == "read" for cell in cells)
         yield f"Most reads came from memory in {len(memory)} of {counted(reads, 'row')} of reads."
     yield from limits_of_rows([cell.limit for cell in cells])
-    warned = [cell for cell in cells if any(w.startswith(_SATURATED) for w in cell.warnings)]
-    if warned and not any(cell.limit for cell in cells):
-        yield f"Processors or network were saturated in {len(warned)} of {len(cells)} rows."
+    warned = [
+        sum(any(w.startswith(words) for w in cell.warnings) for cell in cells)
+        for words in (_SATURATED, _THROTTLED)
+    ]
+    if warned[0] and not any(cell.limit for cell in cells):
+        yield f"Processors or network were saturated in {warned[0]} of {len(cells)} rows."
+    if warned[1]:
+        yield f"A hypervisor throttled processors in {warned[1]} of {len(cells)} rows."

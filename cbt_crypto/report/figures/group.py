@@ -63,6 +63,7 @@ class SectionRuns:
 _LOAD = {
     "time": "measured for {} s", "ramp": "after a ramp of {} s", "iodepth": "iodepth {}",
     "vol_size": "volumes of {} MiB", "size": "on {} MiB of each drive",
+    "compressible": "data that compresses by {} %",
 }  # fmt: skip
 
 

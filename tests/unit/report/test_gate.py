@@ -378,6 +378,20 @@ def test_part_of_a_figure_s_name(small: Path) -> None:
     assert result.output.endswith("name one of clat_ns_p99, clat_ns_p999, clat_ns_p9999\n")
 
 
+def test_two_figures_are_not_judged_at_once(small: Path) -> None:
+    """The first was left out in silence."""
+    result = _run(small, "--loss", "5", "--metric", "iops", "--metric", "clat_ns_p99")
+    assert result.exit_code == 2
+    assert result.output == "--metric: is given twice; run the gate once for each figure\n"
+
+
+def test_the_control_is_that_of_the_figure(repeated: Path) -> None:
+    """Throughput's stood below answers on latency."""
+    output = _run(repeated, "--loss", "5", "--metric", "clat_ns_mean").output
+    assert re.search(r"^Control of mean latency: ", output, re.MULTILINE)
+    assert "\nControl: " not in output
+
+
 def test_a_figure_that_cannot_be_lost(small: Path) -> None:
     result = _run(small, "--loss", "5", "--metric", "osd_cpu_share_rest_percent")
     assert result.exit_code == 2

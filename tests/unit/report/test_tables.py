@@ -300,7 +300,9 @@ def test_saturated_nodes_are_warned_of(tmp_path, synthetic):
         [shape], ["Unencrypted"], lambda cell: synthetic.Load(1000.0, 2.0),
         cpu=lambda cell: {"user": 60.0, "sys": 32.0, "steal": 8.0}, seconds=8,
     )  # fmt: skip
-    (cell,) = build(synthetic.write_archive(campaign, tmp_path / "a")).cells
+    report = build(synthetic.write_archive(campaign, tmp_path / "a"))
+    (cell,) = report.cells
+    assert report.limits[-1] == "A hypervisor throttled processors in 1 of 1 rows."
     assert (
         "processors throttled by their hypervisor (over 5 % of the time): osd0, client0"
         in cell.warnings
@@ -309,7 +311,9 @@ def test_saturated_nodes_are_warned_of(tmp_path, synthetic):
         [shape], ["Unencrypted"], lambda cell: synthetic.Load(1000.0, 2.0),
         cpu=lambda cell: {"user": 60.0, "sys": 38.0}, seconds=8,
     )  # fmt: skip
-    (cell,) = build(synthetic.write_archive(campaign, tmp_path / "b")).cells
+    report = build(synthetic.write_archive(campaign, tmp_path / "b"))
+    (cell,) = report.cells
+    assert report.limits[-1] == "Processors or network were saturated in 1 of 1 rows."
     assert "processors saturated (over 95 % busy on average): osd0, client0" in cell.warnings
 
 
