@@ -36,6 +36,11 @@ def named(run: str) -> Iterator[None]:
             os.environ[_RUN] = before
 
 
+def own_run() -> str:
+    """What `named` has named, within its block."""
+    return os.environ[_RUN]
+
+
 def end_run(run: str) -> None:
     """Kill what carries that run's name, and wait until it is gone."""
     ends = time.monotonic() + _PATIENCE_S

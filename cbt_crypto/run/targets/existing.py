@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Optional
 
 from typing_extensions import override
@@ -19,7 +21,7 @@ from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine import Engine
 from cbt_crypto.engine.contract import Cluster, MakeCluster
 from cbt_crypto.errors import HostError, RunError, UsageError
-from cbt_crypto.hosts import ceph_conf, rados_client_on_host, shell
+from cbt_crypto.hosts import ceph_conf, marked_processes, rados_client_on_host, shell
 from cbt_crypto.hosts.devices import rbd_images
 from cbt_crypto.hosts.remote import Remote, answer_of
 from cbt_crypto.hosts.requirement import CLUSTER, Fact, Requirement
@@ -32,6 +34,7 @@ from cbt_crypto.plan.file.field_types import HOST_NAME
 from cbt_crypto.plan.layout import cell_site, ceph_dir, site_of
 from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.steps import Deploy, volumes_of
+from cbt_crypto.run.locks import hosts_held, this_run
 from cbt_crypto.run.targets import sockets_on_host
 from cbt_crypto.run.targets.base import Runs, commands_of
 from cbt_crypto.run.targets.cluster import overlaid, take_down
@@ -234,6 +237,7 @@ class ExistingCluster:
         self._remote = remote
         self._section = section
         self.site: Site = site_of(section)
+        self._held = contextlib.ExitStack()
         self.begin(stacks)
 
     @staticmethod
@@ -292,12 +296,22 @@ class ExistingCluster:
         cluster_found = Found(self.site, {})
         if self._section.proof != "none":
             cluster_found = discover(self._remote, self.site, self._section)
+        self._hold(cluster_found.site)
         self.site = cluster_found.site
         self._engine.settings.cluster["osds"] = list(cluster_found.site.osd_hosts)
         self.stack = self._bound.stack = self._stacks[step.configuration]
         self._bound.site = cluster_found.site
         self.cluster.adopt(cluster_found.site)
         self._remote.run(cluster_found.pid_files, "note the OSDs' processes", 60)
+
+    def _hold(self, site: Site) -> None:
+        """Hold hosts that the file does not name; UsageError where another campaign has one."""
+        osds = tuple(osd for osd in site.osds if osd.host not in self.site.hosts)
+        if osds:
+            more = Site(site.tmp_dir, site.conf, osds[0].host, (), osds)
+            run, archive = marked_processes.own_run(), str(self.cluster.config["archive_dir"])
+            held = hosts_held(self._remote, more, run, this_run(Path(archive)))
+            self._held.enter_context(held)
 
     def measure_on(self, scenario: Scenario) -> Site:
         """The cluster with the OSDs that were found, and the scenario's clients."""
@@ -311,7 +325,8 @@ class ExistingCluster:
         """Remove the campaign's images and directories: the cluster stays."""
         commands = commands_of(self.cluster, self.site.client_id, run=run)
         head = self.site.head
-        take_down(self.cluster, lambda: remove_images(self._remote, head, commands, made))
+        with self._held:
+            take_down(self.cluster, lambda: remove_images(self._remote, head, commands, made))
 
     @staticmethod
     def clear(

@@ -21,6 +21,7 @@ from fake_hosts import FakeHandle, FakeHosts, Printed, framed
 
 from cbt_crypto.benchmarks.base import Volume
 from cbt_crypto.benchmarks.rbd import RbdKrbd
+from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.luks.mapping import CryptTable
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.cluster_overlays.luks.proof import found_fault
@@ -29,6 +30,7 @@ from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.choice import embedded
 from cbt_crypto.engine.embedded.ceph import ExistingCeph
 from cbt_crypto.errors import HostError, RunError, UsageError
+from cbt_crypto.hosts import marked_processes
 from cbt_crypto.hosts.admin_socket_on_host import ask_and_identify
 from cbt_crypto.hosts.devices import rbd_images
 from cbt_crypto.hosts.remote import Remote
@@ -37,7 +39,7 @@ from cbt_crypto.hosts.site import Osd
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.layout import site_of
 from cbt_crypto.plan.order import cells_of
-from cbt_crypto.plan.steps import volumes_of
+from cbt_crypto.plan.steps import Deploy, volumes_of
 from cbt_crypto.run.preflight.survey import survey
 from cbt_crypto.run.targets import existing, sockets_on_host, target_of
 
@@ -662,6 +664,41 @@ def test_images_that_cannot_be_asked_for_are_not_taken_to_be_none(
     assert need.judge(store.run(need.script).stdout) == (
         f"rbd info does not tell whether there is an image {first}: {why}; fix that"
     )
+
+
+def test_a_host_that_the_cluster_alone_names_is_held_before_it_is_touched(
+    campaign_of: Make, tmp_path: Path
+) -> None:
+    """Another campaign's OSDs there were killed and its drives wiped: nobody asked for its lock."""
+    holder = {"user": "alice", "host": "lab", "run": "another", "keeper": 7, "archive": "/a"}
+    asked: list[tuple[str, str]] = []
+
+    def say(host: str, command: str) -> str:
+        asked.append((host, command))
+        if "osd metadata" in command:
+            osds = [{"id": 3, "hostname": "alpha", "osd_data": "/var/lib/ceph/osd/ceph-3"}]
+            return f"f-s-i-d\n{json.dumps(osds)}"
+        if "hostname -s" in command:
+            return "alpha\nalpha\nalpha"
+        if '"action": "hold"' in command:
+            return f"busy {json.dumps({'resource': ['tmp_dir', '/t'], 'holder': holder})}"
+        return found(3) if '"osds"' in command else "free"
+
+    section = campaign_of(cluster={**EXISTING, "osds": ..., "tmp_dir": "/t"}).cluster
+    engine = embedded()
+    engine.settings.cluster.clear()
+    engine.settings.cluster.update(yaml.safe_load(section.model_dump_json(exclude_unset=True)))
+    engine.settings.cluster["archive_dir"] = str(tmp_path)
+    stacks = {"A": Stack(())}
+    target = existing.ExistingCluster(engine, FakeHosts(say).remote(), section, stacks)
+    with (
+        marked_processes.named("ours"),
+        pytest.raises(UsageError, match=r"^alpha: tmp_dir /t is in"),
+    ):
+        target.change_to(Deploy("A", Transition.NONE, ""), Transition.NONE)
+    held = [host for host, command in asked if '"action": "hold"' in command]
+    assert held == ["alpha"]
+    assert not [command for _, command in asked if "make-without" in command]
 
 
 def test_what_clients_of_it_have_mapped_is_unmapped(campaign_of: Make) -> None:
