@@ -348,6 +348,11 @@ class Network(Overlay):
             for option in options:
                 if option in ("public_addr", "cluster_addr", "public_bind_addr", "mon_host"):
                     return f"[{section}] {option} leads around the tunnel; remove the line"
+                if option in ("public_network", "cluster_network") and not self.addresses:
+                    return (
+                        f"[{section}] {option} names the network of configurations without the "
+                        "tunnel, which goes where hosts' names lead; name network.addresses in it"
+                    )
         return None
 
     @override

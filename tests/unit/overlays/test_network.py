@@ -148,6 +148,12 @@ def test_monitors_and_networks_are_in_the_tunnel(site: Site) -> None:
     stack = Stack([overlay])
     assert stack.mon_address(site, "node0", "node0") == "10.207.0.1"
     assert Stack([]).mon_address(site, "node0", "node0") == "node0"
+    named = {"global": {"public_network": "192.168.5.0/24"}}
+    assert "public_network names the network of configurations without the tunnel" in (
+        overlay.check_ceph_conf(named) or ""
+    )
+    addresses = {host: f"192.168.5.{n}" for n, host in enumerate(("a", "b"))}
+    assert overlay.model_copy(update={"addresses": addresses}).check_ceph_conf(named) is None
     assert "public_addr leads around the tunnel" in (
         overlay.check_ceph_conf({"osd": {"public_addr": "1.2.3.4"}}) or ""
     )
