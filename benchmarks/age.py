@@ -12,6 +12,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from typing_extensions import Self
 
 from cbt_crypto.benchmarks.base import ClusterCommands, Job, Scenario, WrapClient
+from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.site import HostScripts, Site
 
 #: The specification's rounds: those that must be alike, and after how many it gives up.
@@ -121,16 +122,8 @@ class Aged(Scenario):
         load = self.model_copy(update={"time": self.steady_state, "ramp": 0})
         folder = shlex.quote(directory)
         scripts = load.measure(site, directory, commands, wrap)
+        iops = shell.call(__file__, "print_iops")
         return {
-            host: f"mkdir -p {folder}\nrm -f {folder}/*\n{text}\n{_PRINT_IOPS}\nrm -f {folder}/*"
+            host: f"mkdir -p {folder}\nrm -f {folder}/*\n{text}\n{iops}\nrm -f {folder}/*"
             for host, text in scripts.items()
         }
-
-
-# fio's JSON has them once for each direction of each job.
-_PRINT_IOPS = """\
-if grep -hvx 0 exit_status.* > /dev/null; then
-    tail -n 3 output.[0-9] output.[0-9][0-9] >&2 2> /dev/null; exit 1
-fi
-cat json_output.* |
-    awk '$1 == "\\"iops\\"" { gsub(",", "", $3); s += $3 } END { printf "%.3f\\n", s }'"""

@@ -24,6 +24,7 @@ from typing_extensions import Self, TypeGuard, override
 from cbt_crypto.archive.documents import KEPT
 from cbt_crypto.benchmarks.base import ClientProcess, Scenario, Volume
 from cbt_crypto.benchmarks.rbd import NEEDS_KRBD, kernel_needed, needs_module
+from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import destroy, rbd_images
 from cbt_crypto.hosts.requirement import Requirement, program_needed
 from cbt_crypto.hosts.site import Site
@@ -206,9 +207,7 @@ class Cosbench(Kept):
     is_noted: ClassVar[bool] = False
 
 
-_NEEDS_FUSE = """\
-if [ ! -c /dev/fuse ]; then echo 'it has no /dev/fuse; load the module fuse, or take another driver'
-else echo ok; fi"""
+_NEEDS_FUSE = shell.call(__file__, "has_fuse")
 #: Drivers of CBT's client endpoints -> what a client lacks for it, or ok.
 DRIVERS: Mapping[str, str] = {
     "librbd": "echo ok",
@@ -216,11 +215,7 @@ DRIVERS: Mapping[str, str] = {
     "rbd-nbd": needs_module("nbd", "block/nbd0", "network block devices", "driver"),
     "rbd-fuse": _NEEDS_FUSE,
     "cephfs-fuse": _NEEDS_FUSE,
-    "cephfs-kernel": """\
-$SUDO modprobe -q ceph 2> /dev/null || :
-if ! grep -qw ceph /proc/filesystems; then
-    echo "its kernel, $(uname -r), has no CephFS (module ceph); take the driver cephfs-fuse"
-else echo ok; fi""",
+    "cephfs-kernel": shell.call(__file__, "has_cephfs"),
 }
 #: Of drivers, what a client starts.
 _STARTED: Mapping[str, tuple[str, ...]] = {

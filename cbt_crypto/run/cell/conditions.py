@@ -29,22 +29,6 @@ from cbt_crypto.results.until import read_block
 #: Host -> what its neighbours did: `cores` of CPU time they got, of those `asked`, in `seconds`.
 Seen = dict[str, dict[str, float]]
 
-# argv[1] names the pid file. Session members are counted: stress-ng's workers are in its session.
-_CPU_TIME = """
-import glob, json, os, sys, time
-pid = open(json.loads(sys.argv[1])).read().strip()
-ticks, found = 0, 0
-for path in glob.glob("/proc/[0-9]*/stat"):
-    try:
-        words = open(path, errors="replace").read().rpartition(")")[2].split()
-    except OSError:
-        continue
-    if words[3] == pid and words[0] != "Z":
-        ticks, found = ticks + int(words[11]) + int(words[12]), found + 1
-print(json.dumps({"cpu_s": ticks / os.sysconf("SC_CLK_TCK"), "processes": found,
-                  "time": time.time()}))
-"""
-
 _ENDED = '\n[ -z "$pid" ] || { echo "the neighbours\' stress-ng does not end" >&2; exit 1; }\n'
 
 
@@ -72,7 +56,7 @@ def running(
     hosts = hosts_of(neighbours, site)
     file = f"{site.tmp_dir}/neighbours.pid"
     stop = dict.fromkeys(hosts, shell.stop_in_background(file, ("TERM", "KILL")) + _ENDED)
-    look = dict.fromkeys(hosts, shell.python(_CPU_TIME, file))
+    look = dict.fromkeys(hosts, shell.call(__file__, "neighbours_time", file))
     try:
         start = {host: start_script(neighbours, stack, site, host, file) for host in hosts}
         remote.run(start, "start the neighbours' stress-ng", 60)

@@ -12,6 +12,7 @@ from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import BoundStack, Part, Stack, leftovers
 from cbt_crypto.engine.contract import Cluster, Engine, MakeCluster, Section
 from cbt_crypto.errors import RunError
+from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.requirement import Requirement, librados, program_needed
 from cbt_crypto.hosts.shell import joined
@@ -185,16 +186,10 @@ def _auth_cipher(cluster: ClusterSection, site: Site) -> list[Requirement]:
     return [Requirement("auth_cipher", site.mons, script)]
 
 
-_EC_OPTIMIZATIONS = """\
-release=$({} --version | sed -n 's/^ceph version \\([0-9]*\\).*/\\1/p')
-if [ "${{release:-0}}" -ge 20 ]; then echo ok
-else echo "allow_ec_optimizations needs Ceph 20 and this is ${{release:-none}}; leave it out"; fi"""
-
-
 def _ec_optimizations(section: ClusterSection, site: Site) -> list[Requirement]:
     if not any(pool.allow_ec_optimizations for pool in section.pool_profiles.values()):
         return []
-    script = _EC_OPTIMIZATIONS.format(shlex.quote(section.ceph_mon_cmd))
+    script = shell.call(__file__, "has_ec_optimizations", section.ceph_mon_cmd)
     return [Requirement("allow_ec_optimizations", site.mons, script, "ceph")]
 
 
