@@ -458,8 +458,8 @@ def _limits(ctx: click.Context, option: click.Parameter, values: Any) -> dict[st
     help="Only rows whose printed line or cell label contains this. Repeatable.",
 )  # fmt: skip
 @click.option(
-    "--metric", "keys", default=["iops"], show_default="iops", metavar="KEY", multiple=True,
-    help="The figure to judge by: a key of report.json, such as clat_ns_p99.",
+    "--metric", "keys", default=["iops"], metavar="KEY", multiple=True,
+    help="The figure to judge by: a key of report.json, such as clat_ns_p99 [default: iops].",
 )  # fmt: skip
 @click.option(
     "--json", "json_file", type=click.Path(path_type=Path), metavar="FILE",

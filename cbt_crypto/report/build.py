@@ -444,7 +444,11 @@ def _warnings(runs: Sequence[Run], direction: str, full: str) -> list[str]:
     for run in runs:
         warnings += [str(problem) for problem in run.problems]
         warnings += doubts.warnings(run, direction, full)
-    return list(dict.fromkeys(warnings))
+    of_hosts, all_of = ("processors ", "network "), len(runs)
+    return [
+        text + f", in {n} of {all_of} cells" * (text.startswith(of_hosts) and n < all_of)
+        for text, n in Counter(warnings).items()
+    ]
 
 
 def _figures(runs: Sequence[Run], direction: str, keys: Iterable[str] = BY_KEY) -> dict[str, float]:

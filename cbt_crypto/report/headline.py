@@ -56,8 +56,12 @@ def headline(report: Report, archives: Mapping[Any, Report]) -> tuple[str, ...]:
     if not rows:
         sentences = [text_of.verdicts(report)]
     tested = {f" of {name}": part for name, part in archives.items()} or {"": report}
-    controls = chain.from_iterable(_control(part, of) for of, part in tested.items())
-    return (*sentences, *_together(report), *_growth(report), *controls, *_proved(report))
+    controls = [said for of, part in tested.items() for said in _control(part, of)]
+    told = [*sentences, *_together(report), *_growth(report)]
+    # What is not to be believed is not read first.
+    known = [part for part in tested.values() if not part.lacks_control]
+    is_void = any("iops" in part.distrusted or fault_of_control(part) for part in known)
+    return (*(controls if is_void else ()), *told, *(() if is_void else controls), *_proved(report))
 
 
 def _together(report: Report) -> Iterator[str]:

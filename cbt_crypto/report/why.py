@@ -141,7 +141,8 @@ def _all_cpus(host: HostRecord) -> Iterator[Limit]:
 
 def _one_cpu(host: HostRecord) -> Iterator[Limit]:
     if host.top_cpu >= FULL_CPU:
-        yield Limit("one CPU", f"one CPU of {host.host}, while its other CPUs were not", host.host)
+        text = f"one CPU of {host.host}, while all together were {100 * host.busy:.0f} % busy"
+        yield Limit("one CPU", text, host.host)
 
 
 def _device(host: HostRecord) -> Iterator[Limit]:
