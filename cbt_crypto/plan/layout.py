@@ -190,11 +190,11 @@ def _warning(campaign: Campaign, cell: Cell) -> Optional[str]:
     memory = int(memory_target(cluster) * osds / of_each)
     if size > memory:
         return None
-    larger = (memory >> 20) // len(volumes) + 1
+    larger = 2 * (memory >> 20) // len(volumes) + 1
     held = f"{counted(osds, 'OSD')} with osd_memory_target {size_text(memory_target(cluster))}"
     return (
         f"{cell.scenario.name}: its {counted(len(volumes), 'volume')} of {size_text(size)} "
         f"{'fits' if len(volumes) == 1 else 'together fit'} into the memory of {held} and "
         f"{of_each:g} {'copy' if of_each == 1 else 'copies'}: reads measure memory and not "
-        f"drives; set vol_size to {larger} or more to measure drives"
+        f"drives; with vol_size: {larger} or more at least half of them reach drives"
     )

@@ -280,9 +280,9 @@ def _seen(plan: Plan, rounds: int) -> str:
     low = (
         ""
         if rounds >= _SURE
-        else " If a configuration lands on one of two levels by chance in each deployment, all of "
-        f"its deployments are on one level in {100 * 2 ** (1 - rounds):.0f} % of campaigns, which "
-        f"looks like a loss; with {_SURE} rounds in 3 %."
+        else " Where chance puts deployments on one of two levels, all of a configuration's are on "
+        f"one in {100 * 2 ** (1 - rounds):.0f} % of campaigns, which looks like a loss; with "
+        f"iterations: {_SURE} in 3 %."
     )
     return (
         f"The campaign ends in verdicts on {counted(_comparisons(plan), 'comparison')}. Each finds "

@@ -311,7 +311,7 @@ def _sentence(model: type[BaseModel], location: KeyPath, detail: Mapping[str, An
     if kind == "extra_forbidden":
         names = _names_at(model.model_json_schema(by_alias=False), location[:-1])
         key = str(location[-1])
-        return f"unknown key; {nearest(_OF_FIO.get(key, key), names)}"
+        return f"unknown key; {nearest(_ALSO.get(key, key), names)}"
     if kind == "missing":
         return "is missing; docs/file.md describes it"
     if kind == "too_short":
@@ -326,10 +326,11 @@ def _sentence(model: type[BaseModel], location: KeyPath, detail: Mapping[str, An
     return f"{message[:1].lower()}{message[1:]}{shown}"
 
 
-#: What fio calls options of scenarios.
-_OF_FIO = {"bs": "op_size", "blocksize": "op_size", "rw": "mode", "ramp_time": "ramp"}
-#: Daemons have a name and an address, or a name alone; all else has options.
-_INSIDE = {"mons": "a: {}", "mgrs": "{}: ~"}
+#: What fio, and people, call keys.
+_ALSO = {"bs": "op_size", "blocksize": "op_size", "rw": "mode", "ramp_time": "ramp"}
+_ALSO |= {"runtime": "time", "rounds": "iterations", "runs": "iterations"}
+#: Of a section -> what a name in it has.
+_INSIDE = {"mons": "{{a: {}}}", "mgrs": "{{{}: ~}}", "configurations": "{{{}: {{}}}}"}
 _BYTES = {"op_size": 1, "vol_size": 1 << 20}
 
 
@@ -337,8 +338,8 @@ def _hint(kind: str, location: KeyPath, given: Any) -> str:
     if kind in ("dict_type", "model_type"):
         if given is None or given is True:
             return "; write {} for an empty one"
-        inside = next((v for key, v in _INSIDE.items() if key in location), "{}: {{}}")
-        return f"; write {{{inside.format(given)}}}" if isinstance(given, str) else ""
+        inside = _INSIDE.get(str(location[-2])) if len(location) > 1 else None
+        return f"; write {inside.format(given)}" if inside and isinstance(given, str) else ""
     if kind != "int_type" or not isinstance(given, str):
         return ""
     unit = next((size for key, size in _BYTES.items() if key in location), 1 << 80)
