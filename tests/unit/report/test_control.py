@@ -235,6 +235,8 @@ def test_a_control_agrees_only_where_a_small_loss_would_show(
     )  # fmt: skip
     report = build(synthetic.write_archive(campaign, tmp_path / "a"))
     (said,) = [one for one in report.headline if one.startswith("Control: ")]
+    # What makes the percentages void is read before them.
+    assert (report.headline[0] == said) == (spread == 1.0)
     if spread == 1.0:
         assert re.match(r"Control: too noisy \(the .* may be \d+ to \d{3,} % of the first\);", said)
         return

@@ -311,6 +311,13 @@ def test_saturated_nodes_are_warned_of(tmp_path, synthetic):
         [shape], ["Unencrypted"], lambda cell: synthetic.Load(1000.0, 2.0),
         cpu=lambda cell: {"user": 60.0, "sys": 38.0}, seconds=8,
     )  # fmt: skip
+    twice = replace(
+        campaign, rounds=True, iterations=2,
+        cpu=lambda cell: {"user": 60.0, "sys": 38.0 if cell.iteration else 10.0},
+    )  # fmt: skip
+    (cell,) = build(synthetic.write_archive(twice, tmp_path / "c")).cells
+    said = "processors saturated (over 95 % busy on average): osd0, client0, in 1 of 2 cells"
+    assert said in cell.warnings
     report = build(synthetic.write_archive(campaign, tmp_path / "b"))
     (cell,) = report.cells
     assert report.limits[-1] == "Processors or network were saturated in 1 of 1 rows."
