@@ -274,8 +274,7 @@ def _head(report: Report) -> Element:
                     ".",
                     E.SPAN(E.CLASS("screen"), " A click on a configuration leads to its proof."),
                 ),
-                E.UL(E.CLASS("headline"), *map(E.LI, report.headline)),
-                *(E.P(E.CLASS("small"), sentence) for sentence in report.limits),
+                E.UL(E.CLASS("headline"), *map(E.LI, (*report.headline, *report.limits))),
                 *(E.P(E.CLASS("banner"), sentence, role="alert") for sentence in report.control),
             ),
             E.DIV(
