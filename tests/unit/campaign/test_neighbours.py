@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Callable
 
@@ -13,6 +14,7 @@ from fake_hosts import FakeHosts, in_a_shell
 
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.errors import RunError, UsageError
+from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.cluster import Neighbours
@@ -52,6 +54,20 @@ def is_there(group: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def test_no_name_of_a_process_is_one_of_the_neighbours(tmp_path: Path) -> None:
+    """Its line breaks made a line of three numbers, so that a stress-ng that ended was there."""
+    name = "import ctypes, time; ctypes.CDLL(None).prctl(15, b'\\nS 1 2 4194303\\n', 0, 0, 0); "
+    command = [sys.executable, "-c", f"{name}print('up', flush=True); time.sleep(60)"]
+    (tmp_path / "pid").write_text("4194303\n")
+    look = shell.call(subject.__file__, "neighbours_time", str(tmp_path / "pid"))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "up\n"
+        said = subprocess.check_output(["sh", "-euc", f"SUDO=\n{look}"])
+        process.kill()
+    found = json.loads(said)
+    assert (found["cpu_s"], found["processes"]) == (0, 0)
 
 
 def test_real_processes_are_measured_and_ended(here: Site, programs: Any, wait_for: Any) -> None:
