@@ -60,13 +60,14 @@ def sample(with_processes: bool) -> str:
 
 
 def _processes() -> Iterator[str]:
+    users = ceph_users()
     for path in glob.iglob("/proc/[0-9]*/stat"):
         pid = path.split("/")[2]
         try:
             line = _first_line(path)
         except OSError:  # It has ended meanwhile.
             continue
-        if " (ceph-osd) " not in line or is_believed(pid, ceph_users()):
+        if " (ceph-osd) " not in line or is_believed(pid, users):
             yield f"proc:{pid} stat {line}"
 
 

@@ -244,7 +244,8 @@ def _strangers(archive: Path, cells: Sequence[Cell]) -> Iterator[Path]:
 def set_aside(archive: Path, directory: Path) -> None:
     """Move a cell that may be finished to results/superseded, which no report reads; or remove."""
     state = read_json(place := directory / "cell.json")
-    if state.get("state") != "finished" if state else not os.path.lexists(place):
+    may_be_finished = state.get("state") == "finished" if state else os.path.lexists(place)
+    if not may_be_finished:
         shutil.rmtree(directory, ignore_errors=True)
         return
     superseded = archive / "results" / "superseded"

@@ -327,8 +327,8 @@ def _sentence(model: type[BaseModel], location: KeyPath, detail: Mapping[str, An
 
 
 #: What fio, and people, call keys.
-_ALSO = {"bs": "op_size", "blocksize": "op_size", "rw": "mode", "ramp_time": "ramp"}
-_ALSO |= {"runtime": "time", "rounds": "iterations", "runs": "iterations"}
+_ALSO = {"bs": "op_size", "blocksize": "op_size", "rw": "mode", "ramp_time": "ramp",
+         "runtime": "time", "rounds": "iterations", "runs": "iterations"}  # fmt: skip
 #: Of a section -> what a name in it has.
 _INSIDE = {"mons": "{{a: {}}}", "mgrs": "{{{}: ~}}", "configurations": "{{{}: {{}}}}"}
 _BYTES = {"op_size": 1, "vol_size": 1 << 20}

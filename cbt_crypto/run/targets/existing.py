@@ -310,8 +310,7 @@ class ExistingCluster:
         if osds:
             more = Site(site.tmp_dir, site.conf, osds[0].host, (), osds)
             run, archive = marked_processes.own_run(), str(self.cluster.config["archive_dir"])
-            held = hosts_held(self._remote, more, run, this_run(Path(archive)))
-            self._held.enter_context(held)
+            self._held.enter_context(hosts_held(self._remote, more, run, this_run(Path(archive))))
 
     def measure_on(self, scenario: Scenario) -> Site:
         """The cluster with the OSDs that were found, and the scenario's clients."""

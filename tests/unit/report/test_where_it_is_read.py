@@ -153,7 +153,7 @@ def test_a_browser_that_starts_as_a_signal_comes_leaves_nothing(
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     children: list[psutil.Process] = []
 
-    class Slow(subprocess.Popen):  # type: ignore[type-arg]
+    class Slow(subprocess.Popen[bytes]):
         def __init__(self, *arguments: Any, **keywords: Any) -> None:
             super().__init__(*arguments, **keywords)
             while not psutil.Process(self.pid).children():
