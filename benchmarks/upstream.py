@@ -370,8 +370,7 @@ _KERNEL = "cbt-kernelrbdfio"
 class Rbdfio(UpstreamFio):
     """Upstream CBT's fio on XFS on an image a client, which the kernel has mapped.
 
-    Its own preparation maps by the cluster in /etc/ceph and waits for a minute: ours takes its
-    place.
+    Ours takes the place of its preparation, which maps by the cluster in /etc/ceph.
     """
 
     name: ClassVar[str] = "rbdfio"

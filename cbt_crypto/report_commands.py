@@ -306,8 +306,7 @@ def history(archives: tuple[Path, ...], only: tuple[str, ...], as_json: bool) ->
     """Show workloads over many archives, by date.
 
     For a campaign that is run again and again, such as every night: a table for each workload,
-    with dates and versions, and whether a percentage differs from the first archive's. Packs are
-    read, too.
+    with dates, versions, and whether a percentage differs from the first's. Packs are read, too.
     """
     from cbt_crypto.report import ReportOptions, across, build, widened  # noqa: PLC0415
     from cbt_crypto.report.terminal import show_grid  # noqa: PLC0415

@@ -194,8 +194,7 @@ class Overlay(BaseModel):
     def put_back(self, site: Site, way_back: HostOutputs) -> HostScripts:
         """Give hosts that lost it, as in a power cut, what `way_back` printed there.
 
-        It runs before `take_down`. Where `way_back` lacks a host: print, a sentence a line, what
-        remains.
+        It runs before `take_down`. Where `way_back` lacks a host, it prints what remains, by line.
         """
         return {}
 

@@ -1,7 +1,6 @@
 """Make, show and remove a tunnel between hosts. Runs on hosts as root: Python 3.6, iproute2.
 
-Keys are made in a tmpfs and never leave. They reach the kernel by stdin or a file, never by a
-command line.
+Keys are made in a tmpfs and never leave. They reach the kernel by no command line.
 """
 
 import glob

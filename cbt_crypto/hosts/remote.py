@@ -259,8 +259,7 @@ def preamble(tmp_dir: str) -> str:
 def kill_script(
     signals: Sequence[str] = ("TERM", "KILL"), timeout: int = 30, pid_files: Sequence[str] = ()
 ) -> str:
-    """End all on this host that carries our mark, or what `pid_files` name, and wait for its
-    threads.
+    """End all that carries our mark on this host, or what `pid_files` name, threads too.
 
     The next signal is sent after `timeout` seconds.
     """

@@ -29,14 +29,7 @@ _APT_OPTIONS = re.compile(
 )
 #: What apt and dpkg shall do differently for a root file system that is made once and read often.
 _DPKG_OPTIONS = ("force-unsafe-io",)
-#: A mount namespace keeps what was mounted when it was made, so that a campaign could not free its
-#: drive before an image is built. Without root such mounts cannot be let go.
-_WITHOUT_CAMPAIGNS = """
-while read -r device place rest; do
-    [ ! -e "${place%/*}/$0" ] || umount -l "$place" 2> /dev/null || :
-done < /proc/mounts
-exec "$@"
-"""
+_WITHOUT_CAMPAIGNS = Path(__file__).with_name("without_campaigns.sh")
 
 
 def key(suite: str) -> str:
@@ -60,7 +53,7 @@ def isolated(command: Sequence[str]) -> list[str]:
         *("setpriv", "--pdeathsig", "KILL", "--"),
         *("unshare", *user, "--mount", "--propagation", "slave"),
         *("--pid", "--fork", "--kill-child", "--mount-proc", "--"),
-        *("sh", "-c", _WITHOUT_CAMPAIGNS, directory_on_host.MARKER, *command),
+        *("sh", str(_WITHOUT_CAMPAIGNS), directory_on_host.MARKER, *command),
     ]
 
 

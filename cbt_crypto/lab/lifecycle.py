@@ -19,8 +19,7 @@ from cbt_crypto.lab.shape import Kind, Lab, Shape, Steps, lab_dir, locked
 
 
 def up(name: str, shape: Shape, steps: Steps, mirror: Optional[str] = None) -> tuple[Lab, bool]:
-    """Start the lab `name`, unless it is up in this shape; return it, and whether it was started
-    now.
+    """Start the lab `name`, unless it is up in this shape; return it, and whether it was down.
 
     Raises UsageError when another shape is up or this machine cannot have it, RunError when nodes
     do not start: what was started is ended, and its logs are kept.

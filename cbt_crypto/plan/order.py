@@ -177,8 +177,7 @@ def round_orders(
 ) -> list[tuple[str, ...]]:
     """The order of each round, a group's names together.
 
-    Drawn anew where the baseline is always next to the same name: a drift would look like a
-    difference.
+    Drawn anew where the baseline is always next to the same name: drift would look like an effect.
     """
     for attempt in range(_ATTEMPTS):
         start = seed + 1009 * attempt

@@ -338,8 +338,7 @@ def _begun(
 ) -> int:
     """When the first interval of a process ended: by its logs, or before them where it stalled.
 
-    fio writes no line of an interval without IO, and its output says when it ended and how long it
-    ran.
+    fio writes no line of an interval without IO; its output says when it ended after how long.
     """
     from cbt_crypto.results.readers.fio import parse_fio_json  # noqa: PLC0415 - --plan reads none
 

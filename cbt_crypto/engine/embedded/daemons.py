@@ -373,15 +373,14 @@ def script(ceph_cmd: str, conf: str, steps: Sequence[Step], timeout: int, sessio
     `session` is how the names of files begin by which a session is found again that an earlier
     such script began. It ends where it fails, and when its files are removed.
 
-    A step is `{"mon": {"prefix": ..., ...}}`, a monitor command; or `{"wait": "osds", "count": n,
+    A step is `{"mon": {"prefix": ..., ...}}`, a monitor command; `{"wait": "osds", "count": n,
     "since": epoch}`, until n OSDs are up that came up after that epoch of the OSD map;
-    `{"wait": "mgr"}`, until a manager is active; or `{"wait": "pgs", "pools": [...], "clean_at":
-    epoch}`, until every placement group of those pools is active+clean. It prints the epoch of the
-    OSD map of which each group itself said so. With that as `clean_at` they are not asked again
-    while the map is the same, as a group peers and backfills for a new map only.
-    `{"placed": name}` answers with a JSON list of the OSDs that a pool's placement groups are on,
-    by `ceph pg map`. `{"alike": name, "like": name, "twins": {...}}` puts those of the one
-    where those of the other are, on twins. `{"end": true}` ends a `session` behind these steps.
+    `{"wait": "mgr"}`; or `{"wait": "pgs", "pools": [...], "clean_at": epoch}`, until all their
+    groups are active+clean. It prints the epoch of the OSD map of which each group itself said so.
+    With that as `clean_at` none is asked again while the map is the same: groups peer for a new
+    one. `{"placed": name}` answers with the OSDs that each of a pool's groups is on, `{"alike":
+    name, "like": name, "twins": {...}}` puts those of the one where those of the other are, on
+    twins, and `{"end": true}` ends a `session` behind these steps.
     """
     words = ("python_of_ceph", ceph_cmd, conf, str(timeout), json.dumps(list(steps)), session)
     calls = [shlex.join(words)]

@@ -31,8 +31,7 @@ def number_at(path: str) -> Optional[str]:
 def opened(
     pid: str, counts: Callable[[str, os.stat_result], bool] = lambda target, status: False
 ) -> List[str]:
-    """The block devices that a process has open, and its open files that `counts(path, status)`
-    takes.
+    """A process's open block devices, and its open files that `counts(path, status)` takes.
 
     Raises OSError when the process has ended, or may not be read.
     """

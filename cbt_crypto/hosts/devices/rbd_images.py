@@ -68,8 +68,7 @@ def _each(command: str, names: Sequence[str]) -> str:
     return f"xargs -P {_AT_ONCE} -n 1 {command} <<'VOLUMES'\n{lines}VOLUMES"
 
 
-#: Seconds after which the kernel gives up on a request, so that nothing waits for ever for OSDs
-#: that are gone.
+#: Seconds after which the kernel gives up on a request: OSDs that are gone hold up nothing.
 _GIVES_UP_S = 120
 
 

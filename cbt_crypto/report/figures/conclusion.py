@@ -1,8 +1,7 @@
 """Say the effect of each configuration on each kind of workload in a word.
 
 None is a claim too: it takes an interval that lies inside of a margin (two one-sided tests:
-D. J. Schuirmann, Journal of Pharmacokinetics and Biopharmaceutics 15(6), 1987). What was deployed
-once has no word.
+D. J. Schuirmann, J. Pharmacokinet. Biopharm. 15(6), 1987). What was deployed once has no word.
 """
 
 from __future__ import annotations

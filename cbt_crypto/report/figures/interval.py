@@ -29,8 +29,7 @@ Stretches = tuple[tuple[Run, ...], ...]
 def stretches(runs: Sequence[Run], dimension: str) -> dict[int, int]:
     """`id` of each run -> the number of its stretch; runs without a start come first.
 
-    `dimension` is the compared one: a stretch ends where another value of it was measured, or with
-    the deployment.
+    `dimension` is the compared one: a stretch ends with its value, or with the deployment.
     """
     numbers: dict[int, int] = {}
     number, before = 0, object()

@@ -260,17 +260,15 @@ _LATENCY = re.compile(
     r" avg=\s*(\d+(?:\.\d*)?)",
     re.MULTILINE,
 )
-_PERCENTILES = re.compile(
-    r"^ +clat percentiles \((nsec|usec|msec)\):\n((?: +\|.*\n?)+)", re.MULTILINE
+_PERCENTILES, _SYNC_PERCENTILES = (
+    re.compile(rf"^ +{of} percentiles \((nsec|usec|msec)\):\n((?: +\|.*\n?)+)", re.MULTILINE)
+    for of in ("clat", "sync")
 )
 #: fio 3.42 has syncfs in the heading too.
 _SYNC = re.compile(
     r"^  fsync/fdatasync/sync_file_range(?:/syncfs)?:\n"
     r" +sync \((nsec|usec|msec)\): min=.*?, max=\s*(\d+(?:\.\d*)?)([kMG]?), avg=\s*(\d+(?:\.\d*)?)",
     re.MULTILINE,
-)
-_SYNC_PERCENTILES = re.compile(
-    r"^ +sync percentiles \((nsec|usec|msec)\):\n((?: +\|.*\n?)+)", re.MULTILINE
 )
 #: Shares of the reads and writes; syncs are counted in, so together they are more than all.
 _DEPTHS = re.compile(r"^  IO depths +: (.*)$", re.MULTILINE)
