@@ -14,6 +14,8 @@ from typing import Optional
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.lab.shape import Kind, Lab, Node
 
+#: Exit status of ssh that is not the command's.
+SSH_FAILED = 255
 _LISTENS = b"Server listening on"
 #: How long one login may take before another is tried; an emulated CPU needs seconds.
 _LOGIN_S = 60
@@ -67,8 +69,19 @@ def run(lab: Lab, node: Node, script: str) -> str:
     )
     if result.returncode != 0:
         errors = result.stderr.decode(errors="replace").strip()[-600:]
-        raise RunError(f"{node.name}: exit status {result.returncode}: {errors}")
+        reason = ending(lab, node) if result.returncode == SSH_FAILED else None
+        said = f"its machine has ended: {reason}" if reason else errors
+        raise RunError(f"{node.name}: exit status {result.returncode}: {said}")
     return result.stdout.decode(errors="replace")
+
+
+def ending(lab: Lab, node: Node) -> Optional[str]:
+    """Why its machine ended: the last that QEMU said, or its kernel's panic; None if neither."""
+    logs = [lab.console(node), lab.qemu_log(node)]
+    guest, qemu = (log.read_text(errors="replace") if log.exists() else "" for log in logs)
+    panics = [line for line in guest.splitlines() if "Kernel panic" in line]
+    lines = [*panics[:1], *qemu.strip().splitlines()]
+    return lines[-1].strip() if lines else None
 
 
 def wait(

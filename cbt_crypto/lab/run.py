@@ -115,8 +115,6 @@ from cbt_crypto.main import cbt
 
 cbt(prog_name="cbt.py")
 """
-#: ssh's own exit status, when it and not the command failed.
-_SSH_FAILED = 255
 
 
 @dataclass(frozen=True)
@@ -246,7 +244,13 @@ def follow(lab: Lab, job: LabCampaign) -> int:
             access.run(lab, lab.head, shell.call(__file__, "interrupt", _CAMPAIGN))
         else:
             break
-    if status == _SSH_FAILED:
+    if status == access.SSH_FAILED:
+        reason = access.ending(lab, lab.head)
+        if reason is not None:
+            raise RunError(
+                f"{lab.head.name}'s machine has ended, and with it what it measured: {reason}; "
+                f"start it again: cbt-crypto lab down --name {lab.name}, then lab up"
+            )
         raise RunError(
             f"the connection to {lab.head.name} broke; run the same command again: it copies back "
             "what was measured"

@@ -137,6 +137,10 @@ class Lab(BaseModel):
         """What the node said while it started."""
         return self.node_dir(node) / "console.log"
 
+    def qemu_log(self, node: Node) -> Path:
+        """What QEMU said of it."""
+        return self.node_dir(node) / "qemu.log"
+
 
 def make_nodes(
     network: ipaddress.IPv4Network, ssh_ends: Sequence[tuple[Optional[str], int]]

@@ -363,12 +363,8 @@ class Nodes:
         status = self._processes[node.name].poll()
         if status is None:
             return None
-        console = self.lab.console(node)
-        reason = ending(
-            self._errors(node).read_text(errors="replace"),
-            console.read_text(errors="replace") if console.exists() else "",
-        )
-        return f"{node.name} ended while it started: {reason or f'status {status}'}"
+        reason = access.ending(self.lab, node) or f"status {status}"
+        return f"{node.name} ended while it started: {reason}"
 
     def _guest(self, node: Node, wires: Sequence[int]) -> Guest:
         lab, index = self.lab, self.lab.nodes.index(node)
@@ -395,7 +391,7 @@ class Nodes:
         directory = self.lab.node_dir(node)
         # QEMU keeps what a node writes to its system disk in an unlinked file in TMPDIR.
         environment = {**marked_processes.lab_environment(directory), "TMPDIR": str(directory)}
-        with self._errors(node).open("wb") as errors:
+        with self.lab.qemu_log(node).open("wb") as errors:
             return subprocess.Popen(
                 command(self._host, guest),
                 stdin=subprocess.DEVNULL,
@@ -406,16 +402,6 @@ class Nodes:
                 cwd=directory,
                 pass_fds=guest.wires,
             )
-
-    def _errors(self, node: Node) -> Path:
-        return self.lab.node_dir(node) / "qemu.log"
-
-
-def ending(qemu_said: str, guest_said: str) -> Optional[str]:
-    """Why a guest ended: the last that QEMU said, or the guest kernel's panic; None if neither."""
-    panics = [line for line in guest_said.splitlines() if "Kernel panic" in line]
-    lines = [*panics[:1], *qemu_said.strip().splitlines()]
-    return lines[-1].strip() if lines else None
 
 
 def free_tcp_ports(count: int) -> list[int]:

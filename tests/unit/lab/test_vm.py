@@ -1,10 +1,15 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from cbt_crypto.lab import vm
+from cbt_crypto.errors import RunError
+from cbt_crypto.lab import access, vm
+from cbt_crypto.lab.run import LabCampaign, follow
+from cbt_crypto.lab.shape import Lab
 
 pytestmark = pytest.mark.unit
 
@@ -18,10 +23,32 @@ qemu-system-x86_64: Could not set up host forwarding rule 'tcp:127.0.0.1:22000-:
 """
 
 
-def test_a_guest_s_end_is_explained_by_qemu_or_by_its_kernel() -> None:
-    assert vm.ending(_QEMU, "") == _QEMU.splitlines()[1]
-    assert vm.ending("", f"booting\n{_PANIC}") == _PANIC.splitlines()[0]
-    assert vm.ending("", "booting\n") is None
+def test_a_guest_s_end_is_explained_by_qemu_or_by_its_kernel(make_lab: Callable[..., Lab]) -> None:
+    lab = make_lab()
+    assert access.ending(lab, lab.head) is None
+    lab.console(lab.head).write_text("booting\n")
+    lab.qemu_log(lab.head).touch()
+    assert access.ending(lab, lab.head) is None
+    lab.console(lab.head).write_text(f"booting\n{_PANIC}")
+    assert access.ending(lab, lab.head) == _PANIC.splitlines()[0]
+    lab.qemu_log(lab.head).write_text(_QEMU)
+    assert access.ending(lab, lab.head) == _QEMU.splitlines()[1]
+
+
+def test_a_panic_is_what_is_said_of_a_connection_that_broke(
+    make_lab: Callable[..., Lab], tmp_path: Path, programs: Callable[[str, str], Path]
+) -> None:
+    """ "Connection refused" was all, and to run the command again was what to do."""
+    programs("ssh", "#!/bin/sh\necho Connection refused >&2\nexit 255\n")
+    lab = make_lab()
+    with pytest.raises(RunError, match="node0: exit status 255: Connection refused"):
+        access.run(lab, lab.head, "true")
+    lab.console(lab.head).write_text(_PANIC)
+    with pytest.raises(RunError, match=r"its machine has ended: .*Kernel panic - not syncing: VFS"):
+        access.run(lab, lab.head, "true")
+    job = LabCampaign(tmp_path / "c.yaml", tmp_path / "archive")
+    with pytest.raises(RunError, match=r"has ended, .* Kernel panic .* lab down --name trial"):
+        follow(lab, job)
 
 
 def test_ports_are_free_and_not_given_twice() -> None:
