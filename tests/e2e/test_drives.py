@@ -120,23 +120,31 @@ def test_osds_and_files_on_one_drive_after_another_with_a_control(
     assert machine.is_clean()
 
 
-#: A fio that fails once, and leaves a process at work in the file system.
-_LEAVES_ONE = """#!/bin/sh
+#: Makes fio one that does something once, at its first cell.
+_ONCE = """#!/bin/sh
 case "$*" in *--version*|*--enghelp*) exec fio "$@" ;; esac
 mkdir {folder}/first 2>/dev/null || exec fio "$@"
+{once}
+"""
+_LEAVES_ONE = """
 cd "$(findmnt -rno TARGET | grep {folder})"
 sleep 300 >/dev/null 2>&1 &
 echo $! > {folder}/left
 exit 1
 """
+#: What is mounted is kept by somebody else's namespace, also when it is unmounted here.
+_KEPT = """
+env -u CBT_CRYPTO_MARK setsid unshare --mount sleep 300 >/dev/null 2>&1 &
+echo $! > {folder}/left
+until readlink /proc/$!/exe | grep sleep; do sleep 0.1; done
+exec fio "$@"
+"""
 
 
-def test_what_a_failed_cell_left_on_a_drive_keeps_no_other_drive_from_being_measured(
-    machine: Machine, tmp_path: Path
-) -> None:
-    """`umount` said that the target is busy, and the cells of all other drives were lost."""
+def states_of_two(machine: Machine, tmp_path: Path, once: str) -> tuple[dict[str, str], str]:
+    """Of a drive each, where `once` happened beside the first cell, and what was printed."""
     program = tmp_path / "fio"
-    program.write_text(_LEAVES_ONE.format(folder=tmp_path))
+    program.write_text(_ONCE.format(folder=tmp_path, once=once.format(folder=tmp_path)))
     program.chmod(0o755)
     with loop_device(tmp_path / "other", 2500 << 20) as other:
         drives = {
@@ -147,11 +155,35 @@ def test_what_a_failed_cell_left_on_a_drive_keeps_no_other_drive_from_being_meas
         done = machine.run({"drives": drives, "control": False}, fdatasync=fio)
     assert done.returncode == 1, done.stdout + done.stderr
     found = [json.loads(path.read_text()) for path in machine.archive.rglob("cell.json")]
-    assert {cell["parameters"]["drive"]: cell["state"] for cell in found} == {
-        "A": "failed",
-        "B": "finished",
-    }
+    states = {cell["parameters"]["drive"]: cell["state"] for cell in found}
+    return states, done.stdout + done.stderr
+
+
+def test_what_a_failed_cell_left_on_a_drive_keeps_no_other_drive_from_being_measured(
+    machine: Machine, tmp_path: Path
+) -> None:
+    """`umount` said that the target is busy, and the cells of all other drives were lost."""
+    states, said = states_of_two(machine, tmp_path, _LEAVES_ONE)
+    assert states == {"A": "failed", "B": "finished"}, said
     assert not psutil.pid_exists(int((tmp_path / "left").read_text()))
+    assert machine.is_clean()
+
+
+def test_a_drive_that_somebody_keeps_busy_keeps_no_other_from_being_measured(
+    machine: Machine, tmp_path: Path
+) -> None:
+    """As a container does that starts while a file system is mounted: it has a copy of the mount.
+
+    What was to be freed could not be wiped, and the cells of all other drives were lost.
+    """
+    states, said = states_of_two(machine, tmp_path, _KEPT)
+    pid = int((tmp_path / "left").read_text())
+    assert states == {"A": "finished", "B": "finished"}, said
+    assert f"is mounted in the mount namespace of sleep (process {pid})" in said
+    assert not machine.is_clean()
+    psutil.Process(pid).kill()
+    command = [sys.executable, "-m", "cbt_crypto", "cleanup", "--yes", str(machine.archive)]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=100)
     assert machine.is_clean()
 
 

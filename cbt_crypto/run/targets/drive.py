@@ -14,6 +14,7 @@ from cbt_crypto.cluster_overlays import base
 from cbt_crypto.cluster_overlays.base import Overlay, StorageFacts, Transition, Verdict
 from cbt_crypto.cluster_overlays.stack import Stack, leftovers
 from cbt_crypto.engine.contract import Cluster
+from cbt_crypto.errors import HostError
 from cbt_crypto.hosts.devices import destroy, lvm_and_md
 from cbt_crypto.hosts.remote import Remote, kill_script
 from cbt_crypto.hosts.shell import joined, sequence
@@ -41,6 +42,7 @@ class DriveTarget:
         self._drives = drives_of(section)
         self._cluster = cluster
         self._in_use: Optional[Drive] = None
+        self._prepared: list[Drive] = []
         self._is_cleared = False
         self.site: Site = site_of(section)
         self.begin(stacks)
@@ -74,10 +76,11 @@ class DriveTarget:
         self.stack = stack
 
     def _deploy(self, name: str, stack: Stack) -> None:
-        """Free the drive that is in use, and bring this one into a configuration."""
-        self._free()
+        """Free the drive that was in use, and bring this one into a configuration."""
         drive = next(drive for drive in self._drives if drive.name == name)
+        self._free_for(drive)
         self._in_use = drive
+        self._prepared.append(drive)
         site = replace(self.site, osds=(), clients=(drive.host,), drives=(drive,))
         self._run({drive.host: _claim(drive, self.site)}, "claim the devices")
         if drive.array and not drive.encrypts_members:
@@ -91,14 +94,18 @@ class DriveTarget:
             self._run({drive.host: array}, "make the RAID-0")
         self._run(stack.after_osds(site), "finish the drive")
 
-    def _free(self) -> None:
-        if self._in_use is not None:
-            site = replace(self.site, osds=())
-            undone = undo((self._in_use,), tuple(self._stacks.values()), site)
+    def _free_for(self, wanted: Drive) -> None:
+        """Free all others. One that somebody keeps busy is in the way of what has its devices."""
+        for drive in tuple(self._prepared):
+            undone = undo((drive,), tuple(self._stacks.values()), replace(self.site, osds=()))
             # What a cell that failed left is in the file system.
-            ended = {self._in_use.host: kill_script()}
-            self._run(joined((ended, undone)), "free the drive")
-            self._in_use = None
+            try:
+                self._run(joined(({drive.host: kill_script()}, undone)), "free the drive")
+            except HostError:
+                if drive.host == wanted.host and not {*drive.devices}.isdisjoint(wanted.devices):
+                    raise
+            else:
+                self._prepared.remove(drive)
 
     def measure_on(self, scenario: Scenario) -> Site:
         """The scenario's drive and its host."""
