@@ -22,6 +22,7 @@ from cbt_crypto.run import environment
 
 pytestmark = pytest.mark.unit
 
+LET_GO = str(Path(__file__).parents[2] / "programs" / "let_go.sh")
 ZONES = {
     "intel-rapl:0": "package-0",
     "intel-rapl:0:0": "core",
@@ -129,7 +130,7 @@ def test_it_ends_when_what_is_measured_fails(run_dir: Path, remote: Remote) -> N
 def test_many_processes_do_not_keep_it_from_starting(run_dir: Path) -> None:
     """Where files were limited, there was no recording, and no word of why."""
     others = "ulimit -n 60\nfor i in $(seq 80); do sleep 30 & done"
-    alone = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    alone = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", LET_GO]
     script = f"SUDO=\n{others}\n{_start(run_dir)['localhost']}\nsleep 3"
     subprocess.run([*alone, "sh", "-c", script], check=True)
     assert len((run_dir / "recording").read_text().splitlines()) > 2

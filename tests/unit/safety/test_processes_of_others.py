@@ -33,6 +33,7 @@ from cbt_crypto.run.targets import sockets_on_host
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).resolve().parents[3]
+LET_GO = str(ROOT / "tests" / "programs" / "let_go.sh")
 NOBODY = 65534
 AS_NOBODY = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
 #: Takes a name, which may be of any bytes, and waits.
@@ -432,7 +433,7 @@ def test_so_many_of_his_that_grep_is_not_started_hide_none_of_ours(run: Run, own
 @pytest.fixture
 def held(run: Run, folder: Path) -> int:
     """A process of nobody's, called ceph-osd, whose environment is waited for without an end."""
-    pid = run(UNANSWERED, str(folder), prefix=("unshare", "--mount")).pid
+    pid = run(UNANSWERED, str(folder), prefix=("unshare", "--mount", LET_GO)).pid
     command = ["timeout", "1", "cat", f"/proc/{pid}/environ"]
     if subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode != 124:
         pytest.skip("the kernel has no FUSE here, or does not wait for it")
