@@ -114,6 +114,8 @@ class Site:
     ceph_cmd: str = "ceph"
     #: The id of the campaign's client of the cluster: `bench` is client.bench.
     client_id: str = ceph_conf.ADMIN
+    #: Hosts of OSDs that somebody else deployed, as the file names them.
+    beside: tuple[str, ...] = ()
     #: Hosts on which client processes of the running scenario are; a subset of `clients`.
     active_clients: tuple[str, ...] = field(default=())
     #: Drives that are worked on without Ceph. A cell has OSDs or one of these.
@@ -162,8 +164,8 @@ class Site:
     @property
     def hosts(self) -> tuple[str, ...]:
         """Every host of the campaign, each once."""
-        everyone = (self.head, *self.mons, *self.mgrs, *self.storage_hosts, *self.clients)
-        return tuple(dict.fromkeys(everyone))
+        daemons = (*self.mons, *self.mgrs, *self.storage_hosts, *self.beside)
+        return tuple(dict.fromkeys((self.head, *daemons, *self.clients)))
 
     def role(self, role: str) -> tuple[str, ...]:
         """Hosts of a CBT role: head, clients, osds, mons or mgrs. Raises KeyError for another."""

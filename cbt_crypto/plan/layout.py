@@ -40,6 +40,7 @@ def site_of(cluster: ClusterSection) -> Site:
         head=cluster.head,
         clients=tuple(cluster.clients),
         osds=tuple(osds),
+        beside=tuple(cluster.osds if cluster.use_existing and cluster.proof != "none" else ()),
         mons=tuple(cluster.mons),
         mgrs=tuple(cluster.mgrs),
         active_clients=tuple(cluster.clients),

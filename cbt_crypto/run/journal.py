@@ -14,7 +14,7 @@ import pwd
 import re
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -60,6 +60,15 @@ def note(run: str, **entry: Any) -> None:
     except OSError as error:
         why = f"cannot be written ({error.strerror}); make room there, or set XDG_STATE_HOME"
         raise UsageError(f"{directory()}: {why}") from None
+
+
+def note_osd_hosts(run: str, osds: Sequence[str]) -> None:
+    """Note OSD hosts that the file does not name, so that they are cleared after a kill, too."""
+    entry = known(run) or {}
+    cluster = {**entry["document"]["cluster"], "osds": list(osds)}
+    entry["document"] = {**entry["document"], "cluster": cluster}
+    campaign = _deployment(run, entry).campaign(Path(entry["archive"]))
+    note(run, document=entry["document"], hosts=places_of(campaign))
 
 
 def forget(run: str) -> None:

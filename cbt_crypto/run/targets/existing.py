@@ -34,6 +34,7 @@ from cbt_crypto.plan.file.field_types import HOST_NAME
 from cbt_crypto.plan.layout import cell_site, ceph_dir, site_of
 from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.steps import Deploy, volumes_of
+from cbt_crypto.run import journal
 from cbt_crypto.run.locks import hosts_held, this_run
 from cbt_crypto.run.targets import sockets_on_host
 from cbt_crypto.run.targets.base import Runs, commands_of
@@ -310,6 +311,7 @@ class ExistingCluster:
         if osds:
             more = Site(site.tmp_dir, site.conf, osds[0].host, (), osds)
             run, archive = marked_processes.own_run(), str(self.cluster.config["archive_dir"])
+            journal.note_osd_hosts(run, site.osd_hosts)
             self._held.enter_context(hosts_held(self._remote, more, run, this_run(Path(archive))))
 
     def measure_on(self, scenario: Scenario) -> Site:

@@ -40,6 +40,8 @@ from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.layout import site_of
 from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.steps import Deploy, volumes_of
+from cbt_crypto.run import take_down
+from cbt_crypto.run.journal import Journal
 from cbt_crypto.run.preflight.survey import survey
 from cbt_crypto.run.targets import existing, sockets_on_host, target_of
 
@@ -669,7 +671,10 @@ def test_images_that_cannot_be_asked_for_are_not_taken_to_be_none(
 def test_a_host_that_the_cluster_alone_names_is_held_before_it_is_touched(
     campaign_of: Make, tmp_path: Path
 ) -> None:
-    """Another campaign's OSDs there were killed and its drives wiped: nobody asked for its lock."""
+    """Another campaign's OSDs there were killed and its drives wiped: nobody asked for its lock.
+
+    And after a kill nothing was cleared there.
+    """
     holder = {"user": "alice", "host": "lab", "run": "another", "keeper": 7, "archive": "/a"}
     asked: list[tuple[str, str]] = []
 
@@ -684,8 +689,9 @@ def test_a_host_that_the_cluster_alone_names_is_held_before_it_is_touched(
             return f"busy {json.dumps({'resource': ['tmp_dir', '/t'], 'holder': holder})}"
         return found(3) if '"osds"' in command else "free"
 
-    section = campaign_of(cluster={**EXISTING, "osds": ..., "tmp_dir": "/t"}).cluster
-    engine = embedded()
+    campaign = campaign_of(cluster={**EXISTING, "osds": ..., "tmp_dir": "/t"})
+    section, engine = campaign.cluster, embedded()
+    Journal(tmp_path, "ours").begin(campaign, {}, engine)
     engine.settings.cluster.clear()
     engine.settings.cluster.update(yaml.safe_load(section.model_dump_json(exclude_unset=True)))
     engine.settings.cluster["archive_dir"] = str(tmp_path)
@@ -699,6 +705,12 @@ def test_a_host_that_the_cluster_alone_names_is_held_before_it_is_touched(
     held = [host for host, command in asked if '"action": "hold"' in command]
     assert held == ["alpha"]
     assert not [command for _, command in asked if "make-without" in command]
+    said: list[str] = []
+    (left,) = take_down.own_left_over(tmp_path)
+    take_down.show_plan(tmp_path, [left], said.append, commands=True)
+    assert "  alpha: directory /t" in said and "alpha" in left.describe()
+    steps = [line.removeprefix("# alpha: ") for line in said if line.startswith("# alpha: ")]
+    assert len(steps) >= 2, "its processes and its directory"
 
 
 def test_what_clients_of_it_have_mapped_is_unmapped(campaign_of: Make) -> None:
