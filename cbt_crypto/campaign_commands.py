@@ -84,7 +84,8 @@ def check(
             err=fix_commands,
             message=f"{printable(str(config_file))}: good: "
             f"{counted(len(campaign.configurations), 'configuration')}, "
-            f"{counted(len(campaign.scenarios), 'scenario')}, {counted(len(cells), 'cell')}",
+            f"{counted(len(campaign.scenarios), 'scenario')}, {counted(len(cells), 'cell')}"
+            f"{'' if hosts else '; neither hosts nor options of Ceph were looked at'}",
         )
 
 

@@ -134,9 +134,10 @@ class CephOptions(Overlay):
     #: What the release says of the options, when it was asked.
     _known: Mapping[str, Any] = PrivateAttr(default={})
 
-    @model_validator(mode="after")
-    def _check_sections(self) -> Self:
-        for section, options in (self.__pydantic_extra__ or {}).items():
+    @model_validator(mode="before")
+    @classmethod
+    def _check_sections(cls, data: Any) -> Any:
+        for section, options in data.items() if isinstance(data, dict) else ():
             kind, _, which = section.partition(".")
             if section not in _KINDS and not (kind in ("mon", "mgr", "osd") and which):
                 raise ValueError(
@@ -144,11 +145,11 @@ class CephOptions(Overlay):
                 )
             if not options:
                 raise ValueError(f"{section}: is empty; give at least one option, as osd_op_queue")
-            for option in map(normal_name, options):
+            for option in map(normal_name, map(str, options if isinstance(options, dict) else ())):
                 advice = next((a for p, a in _DECIDED.items() if _any(option, [p])), None)
                 if advice:
                     raise ValueError(f"{section}.{option}: is not set here; {advice}")
-        return self
+        return data
 
     @classmethod
     @override

@@ -22,7 +22,7 @@ from cbt_crypto.plan.file.cluster import ClusterSection, PoolProfile, Rebuild
 from cbt_crypto.plan.file.document import KeyPath
 from cbt_crypto.plan.file.field_types import meaning_of
 from cbt_crypto.results.repetition import FIRST
-from cbt_crypto.units import counted, parse_size, whole
+from cbt_crypto.units import counted, parse_size, size_text, whole
 
 #: Where, and one sentence.
 Contradiction = tuple[KeyPath, str]
@@ -60,6 +60,8 @@ def of_deployed(cluster: ClusterSection, needs_cluster: bool = True) -> Iterator
     for key, daemons in (("mons", cluster.mons), ("mgrs", cluster.mgrs)):
         names = [name for named in daemons.values() for name in named]
         yield from _twice(("cluster", key), names, "daemon")
+    addresses = [address for named in cluster.mons.values() for address in named.values()]
+    yield from _twice(("cluster", "mons"), addresses, "address")
     yield from _devices(cluster)
     for name, profile in cluster.pool_profiles.items():
         yield from _erasure(cluster, name, profile)
@@ -329,6 +331,7 @@ def _sentence(model: type[BaseModel], location: KeyPath, detail: Mapping[str, An
 #: What fio, and people, call keys.
 _ALSO = {"bs": "op_size", "blocksize": "op_size", "rw": "mode", "ramp_time": "ramp",
          "runtime": "time", "rounds": "iterations", "runs": "iterations"}  # fmt: skip
+_SIZES = ("osd_memory_target", "osd_file_size")
 #: Of a section -> what a name in it has.
 _INSIDE = {"mons": "{{a: {}}}", "mgrs": "{{{}: ~}}", "configurations": "{{{}: {{}}}}"}
 _BYTES = {"op_size": 1, "vol_size": 1 << 20}
@@ -340,6 +343,10 @@ def _hint(kind: str, location: KeyPath, given: Any) -> str:
             return "; write {} for an empty one"
         inside = _INSIDE.get(str(location[-2])) if len(location) > 1 else None
         return f"; write {inside.format(given)}" if inside and isinstance(given, str) else ""
+    if kind == "string_type" and isinstance(given, list) and len(given) == 1:
+        return f"; write {given[0]}"
+    if kind == "string_type" and isinstance(given, int) and location[-1] in _SIZES:
+        return f"; write {size_text(given) if given >> 20 else f'{given}G'}"
     if kind != "int_type" or not isinstance(given, str):
         return ""
     unit = next((size for key, size in _BYTES.items() if key in location), 1 << 80)

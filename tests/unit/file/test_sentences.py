@@ -97,7 +97,18 @@ def test_everything_that_is_wrong_is_said_at_once(refusal_of: Refusal) -> None:
         ({"iterations": 2.0}, "cluster.iterations", "must be a whole number, not 2.0"),
         ({"wipe": "yes"}, "cluster.wipe", "must be true or false or a list, not 'yes'"),
         ({"wipe": 1}, "cluster.wipe", "must be true or false or a list, not 1"),
-        ({"conf_file": ["a"]}, "cluster.conf_file", "must be a text, not a list"),
+        ({"conf_file": ["a"]}, "cluster.conf_file", "must be a text, not a list; write a"),
+        ({"conf_file": ["a", "b"]}, "cluster.conf_file", "must be a text, not a list"),
+        (
+            {"settings": {"osd_memory_target": 16}},
+            "cluster.settings.osd_memory_target",
+            "must be a text, not 16; write 16G",
+        ),
+        (
+            {"settings": {"osd_memory_target": 4 << 30}},
+            "cluster.settings.osd_memory_target",
+            "must be a text, not 4294967296; write 4G",
+        ),
         ({"clients": {"a": 1}}, "cluster.clients", "must be a list, not a mapping"),
         ({"clients": []}, "cluster.clients", "is empty; give at least one"),
         ({"configurations": {}}, "cluster.configurations", "is empty; give at least one"),
@@ -156,6 +167,11 @@ def test_cluster(problems_of: Problems, cluster: Any, key: str, sentence: str) -
             {"mons": {"b": {"a": "10.0.0.2"}}},
             "cluster.mons",
             'names the daemon "a" twice; keep one',
+        ),
+        (
+            {"mons": {"b": {"b": "10.0.0.1"}}},
+            "cluster.mons",
+            'names the address "10.0.0.1" twice; keep one',
         ),
         (
             {"osd_devices": ["/dev/a", "/dev/a"], "osds_per_node": 2},
@@ -223,9 +239,22 @@ def test_an_overlay_s_own_validation_is_its_sentence(problems_of: Problems) -> N
 def test_an_unknown_option_of_any_overlay(problems_of: Problems, name: str) -> None:
     found = problems_of(cluster={"configurations": {"A": {name: {"no_such_option": 1}}}})
     # The keys of ceph_options are sections, those of pools are pools.
-    others = {"ceph_options": "must be a mapping", "pools": "must be a text"}
-    said = others.get(name, "unknown key; ")
-    assert found[f"cluster.configurations.A.{name}.no_such_option"].startswith(said)
+    path, said = f"cluster.configurations.A.{name}", "unknown key; "
+    if name == "ceph_options":
+        assert found[path].startswith("no_such_option: is no section; write global, mon, ")
+        return
+    said = "must be a text" if name == "pools" else said
+    assert found[f"{path}.no_such_option"].startswith(said)
+
+
+@pytest.mark.parametrize("wrong", [["a"], "osd_op_queue", {1: 2}])
+def test_a_section_of_ceph_options_is_a_mapping_of_names(
+    problems_of: Problems, wrong: object
+) -> None:
+    found = problems_of(cluster={"configurations": {"A": {"ceph_options": {"osd": wrong}}}})
+    ((path, said),) = found.items()
+    assert path.startswith("cluster.configurations.A.ceph_options.osd")
+    assert said.startswith("must be a ")
 
 
 @pytest.mark.parametrize(
