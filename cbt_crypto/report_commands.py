@@ -1,7 +1,6 @@
 """`cbt-crypto report`, `compare`, `history`, `gate` and `pack`: what is made of archives.
 
-What reports are made with is loaded when one is made: it takes seconds, and a node that only
-measures need not have it.
+What reports are made with is loaded when one is made: it takes seconds, and nodes may lack it.
 """
 
 from __future__ import annotations

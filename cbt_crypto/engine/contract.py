@@ -166,8 +166,7 @@ class ProcessOutcome(TypedDict, total=False):
 class CellOutcome(TypedDict, total=False):
     """What is known of a cell when its processes have ended; part of cell.json.
 
-    Times are in seconds since the epoch by the head's clock, of which the others' clocks are
-    `clock_offset_s` ahead.
+    Times are in seconds of the epoch by the head's clock; others' are `clock_offset_s` ahead.
     """
 
     started: float

@@ -5,7 +5,7 @@
 # Without root such mounts cannot be let go.
 marker=$1
 shift
-while read -r device place rest; do
+while read -r _ place _; do
     [ ! -e "${place%/*}/$marker" ] || umount -l "$place" 2> /dev/null || :
 done < /proc/mounts
 exec "$@"

@@ -118,8 +118,7 @@ def groups_of(configurations: Configurations) -> tuple[Group, ...]:
     stacks = {name: Stack(overlays) for name, overlays in configurations.items()}
     together = grouped(stacks, partial(_changes_live, stacks))
     if len(together) == 2 and [CONTROL] in together:
-        # Nothing but the control would stand beside: then it is no further from the baseline
-        # than the others are.
+        # Nothing but the control would stand beside: it is as near to the baseline as others are.
         together = [list(stacks)]
     return tuple(Group(number, tuple(names)) for number, names in enumerate(together))
 

@@ -11,14 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Optional
 
-from cbt_crypto.archive.files import (
-    Malformed,
-    held,
-    numbered,
-    open_regular,
-    read_json,
-    write_whole,
-)
+from cbt_crypto.archive.files import Malformed, held, numbered, open_regular, read_json, write_whole
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.report.charts import chart_values
 from cbt_crypto.report.charts.draw import chart_svg, file_name

@@ -123,8 +123,7 @@ def findings(report: Report, question: Question, only: Sequence[str] = ()) -> li
     UsageError where the question has a limit of its own for a row that is not there. Loads at a
     given rate are left out where the figure is that rate. Where the report does not trust the
     control, nothing can be told. `only` chooses answers by what is printed of them and by
-    the labels of cells; each of them is beside all of the report's comparisons, the control's
-    among them.
+    the labels of cells; each is beside all of the report's comparisons and the control's.
     """
     metric = question.metric
     if metric.better > 0 and max(question.loss, *question.own.values(), 0) >= 100:

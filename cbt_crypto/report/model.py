@@ -19,8 +19,7 @@ class ReportOptions:
     """Choices of the reader; the archive is the same whatever they are.
 
     `baseline` is a value, or `dimension=value`, None the plan's. `only` keeps cells by part or glob
-    of the label, with their baseline. `spread_from` is an archive in rounds, for what was deployed
-    once.
+    of the label, with their baseline. `spread_from`: an archive in rounds, for single deployments.
     """
 
     baseline: Optional[str] = None

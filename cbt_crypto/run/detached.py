@@ -114,8 +114,7 @@ _LOOK_S = 0.1
 def detach(archive: Path, arguments: Sequence[str], say: Callable[[str], None]) -> int:
     """Run this program with `arguments` in its own session; return 0 once it holds the archive.
 
-    Else print what it said and return its status. UsageError if the archive is in use or
-    unwritable.
+    Else print what it said and return its status. UsageError for an archive that cannot be had.
     """
     if running(archive):
         raise UsageError(

@@ -1,7 +1,6 @@
 """A cluster that upstream's `cluster.ceph.Ceph` deploys, under a campaign's overlays.
 
-Its steps make everything; not its are those that reach beyond `tmp_dir` (docs/upstream.md), and the
-checks between them.
+Its steps make everything but what reaches beyond `tmp_dir` (docs/upstream.md), and the checks.
 """
 
 from __future__ import annotations

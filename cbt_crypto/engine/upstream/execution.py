@@ -154,8 +154,7 @@ class Common:
         return Fan(handles, self._module.CheckedPopenLocal)
 
     def rpdcp(self, nodes: str, flags: Optional[str], remotefile: str, localdir: str) -> Any:
-        """Bring a file or directory of every node as `name.host`, or all in `DIRECTORY/*`,
-        checked."""
+        """Bring every node's file or directory as `name.host`, or all in `DIRECTORY/*`, checked."""
         if self._module.get_localnode(nodes):
             return self._rpdcp(nodes, flags, remotefile, localdir)
         hosts = {node.rpartition("@")[2]: node for node in nodes.split(",")}

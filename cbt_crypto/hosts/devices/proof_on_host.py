@@ -478,8 +478,7 @@ def main(arguments: List[str]) -> int:
     return 1
 
 
-#: Descriptors of a script that `serve` runs: its turn to ask, read and given back; what it asks;
-#: and what it is answered.
+#: Descriptors of a script that `serve` runs: its turn, read and given back; question and answer.
 _TURN, _TURN_BACK, _ASK, _ANSWER = 6, 7, 8, 9
 #: Where it reads itself, if it came by standard input.
 _SCRIPT = 5

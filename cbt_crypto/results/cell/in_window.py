@@ -1,7 +1,6 @@
 """Which seconds every figure of a run is of, and what the logs say of them.
 
-fio's totals are of all that a process measured. Where that is not what all processes share, every
-figure comes from the logs.
+fio's totals are of all that a process measured. Where processes share less, logs give figures.
 """
 
 from __future__ import annotations
@@ -190,8 +189,7 @@ class InWindow:
 class Cut:
     """The window of a run; `from_logs`: fio's totals are of other seconds.
 
-    `warmup_s` was left out at its start, `apart_s` a process measured outside of it; `doubt` says
-    which log is missing.
+    `warmup_s` was left out at its start, `apart_s` is outside; `doubt` says which log is missing.
     """
 
     window: Window

@@ -50,8 +50,7 @@ class WatchRecord:
 
 
 def start(watches: Watches, directory: str) -> HostScripts:
-    """Shell text that starts a watcher on each host with something to watch, and ends an old
-    one."""
+    """Shell text that starts a watcher on each host with something to watch; an old one ends."""
     by_host: dict[str, dict[str, Any]] = {}
     for name, hosts in watches.items():
         for host, watch in hosts.items():

@@ -142,8 +142,7 @@ class HostDrive:
 
 @dataclass(frozen=True)
 class HostNetwork:
-    """An interface with an IPv4 address; `address` has its prefix, `speed` is in Mbit/s, 0 for
-    unknown."""
+    """An interface with an IPv4 address and its prefix; `speed` in Mbit/s, 0 for unknown."""
 
     name: str
     address: str
