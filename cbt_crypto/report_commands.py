@@ -6,6 +6,7 @@ What reports are made with is loaded when one is made: it takes seconds, and nod
 from __future__ import annotations
 
 import contextlib
+import difflib
 import json
 import math
 import os
@@ -487,7 +488,8 @@ def gate(
     metric = BY_KEY.get(key)
     if metric is None or not metric.better:
         known = [name for name, metric in BY_KEY.items() if metric.better]
-        meant = ", ".join([name for name in known if key in name] or known)
+        near = difflib.get_close_matches(key, known if key not in BY_KEY else ())
+        meant = ", ".join([name for name in known if key in name] or near or known)
         raise UsageError(f"--metric {key}: the gate cannot judge by this; name one of {meant}")
     own = dict(limits)
     question = gate.Question(metric, own.pop(""), own)

@@ -38,12 +38,14 @@ cluster:
   head: node0
   clients: [node0, node1]
   osds: [node2, node3, node4]
-  mons: {node2: {a: 10.0.0.2}}
+  mons: {node2: {a: 10.0.0.2}, node3: {b: 10.0.0.3}, node4: {c: 10.0.0.4}}
   mgrs: {node2: {x: ~}}
   osds_per_node: 6
   osd_devices: /dev/disk/by-partlabel/osd-device-{n}-data   # n: 0 to 5 on each host
+  pool_profiles: {rbd: {pg_size: 512, pgp_size: 512, replication: 3}}   # about 100 PGs on each OSD
   baseline: Unencrypted        # 100 %; measured a second time as `control`
   iterations: 4                # rounds: a verdict takes 4
+  rebuild: needed              # only what needs new OSDs is rebuilt, once a round
   configurations:
     Unencrypted: {}
     LUKS: {luks: {}}

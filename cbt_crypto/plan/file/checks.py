@@ -320,7 +320,9 @@ def _sentence(model: type[BaseModel], location: KeyPath, detail: Mapping[str, An
         return "is empty; give at least one"
     given = detail.get("input")
     if kind == "string_pattern_mismatch":
-        return f"must be {meaning_of(detail['ctx']['pattern'])}, not {_shown(given)}"
+        pattern = detail["ctx"]["pattern"]
+        several = "; write each host" if "host" in meaning_of(pattern) and "[" in str(given) else ""
+        return f"must be {meaning_of(pattern)}, not {_shown(given)}{several}"
     if kind in _MUST_BE:
         return f"{_MUST_BE[kind]}, not {_shown(given)}{_hint(kind, location, given)}"
     message = str(detail["msg"]).removeprefix("Value error, ").removeprefix("Input ")
@@ -351,6 +353,8 @@ def _hint(kind: str, location: KeyPath, given: Any) -> str:
         return ""
     unit = next((size for key, size in _BYTES.items() if key in location), 1 << 80)
     number = (parse_size(given) or 0) // unit or whole(given.removesuffix("s"))
+    if given.endswith("m") and location[-1] in ("time", "ramp"):
+        number = 60 * (whole(given[:-1]) or 0)
     return f"; write {number}" if number else ""
 
 

@@ -209,7 +209,7 @@ def _unreachable(result: Optional[HostResult]) -> str:
     why = f": {last[0][:_LONGEST_WHY]}" if last else ""
     if result is not None and result.status is not None:
         return f"cannot be read{why}; it needs python3"
-    return f"cannot be reached{why}; ssh to it must work without a password"
+    return f"cannot be reached{why}; fix its name, or have ssh let you in without a password"
 
 
 def _guarded(

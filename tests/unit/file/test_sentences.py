@@ -161,6 +161,11 @@ def test_cluster(problems_of: Problems, cluster: Any, key: str, sentence: str) -
     ("cluster", "key", "sentence"),
     [
         ({"osds": ["a", "b", "a"]}, "cluster.osds", 'names the host "a" twice; keep one'),
+        (
+            {"osds": ["a[0-4]"]},
+            "cluster.osds[0]",
+            "must be one host's name or address, not 'a[0-4]'; write each host",
+        ),
         ({"clients": ["a", "a"]}, "cluster.clients", 'names the host "a" twice; keep one'),
         ({"mons": {"head": ...}}, "cluster.mons", "is empty; name at least one host"),
         (
@@ -271,6 +276,8 @@ def test_a_section_of_ceph_options_is_a_mapping_of_names(
         ({"op_size": "4k"}, "op_size", "must be a whole number, not '4k'; write 4096"),
         ({"vol_size": "8G"}, "vol_size", "must be a whole number, not '8G'; write 8192"),
         ({"ramp": "60s"}, "ramp", "must be a whole number, not '60s'; write 60"),
+        ({"ramp": "2m"}, "ramp", "must be a whole number, not '2m'; write 120"),
+        ({"iodepth": "2m"}, "iodepth", "must be a whole number, not '2m'"),
         (
             {"time": "60s"},
             "time",

@@ -378,6 +378,13 @@ def test_part_of_a_figure_s_name(small: Path) -> None:
     assert result.output.endswith("name one of clat_ns_p99, clat_ns_p999, clat_ns_p9999\n")
 
 
+def test_a_figure_s_name_from_memory(small: Path) -> None:
+    """All forty were listed."""
+    result = _run(small, "--loss", "5", "--metric", "clat_p99")
+    assert "; name one of clat_ns_p99, " in result.output
+    assert "iops" not in result.output
+
+
 def test_two_figures_are_not_judged_at_once(small: Path) -> None:
     """The first was left out in silence."""
     result = _run(small, "--loss", "5", "--metric", "iops", "--metric", "clat_ns_p99")
