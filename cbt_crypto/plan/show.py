@@ -16,7 +16,7 @@ from cbt_crypto.cluster_overlays.base import Overlay, Transition
 from cbt_crypto.plan import order
 from cbt_crypto.plan.allocation import Allocation, Planned, advice
 from cbt_crypto.plan.file.checks import origin_of
-from cbt_crypto.plan.layout import memory_warnings
+from cbt_crypto.plan.layout import memory_warnings, site_of
 from cbt_crypto.plan.predict import Durations, Earlier, Forecast, in_words, load_words, predict
 from cbt_crypto.plan.steps import Deploy, Measure, Plan, Prefill, Step
 from cbt_crypto.results.repetition import FEWEST_PAIRS, FEWEST_ROUNDS, FIRST, loss_seen
@@ -163,8 +163,8 @@ def _row(step: Step, durations: Durations) -> tuple[str, str, str]:
         return step.how.name.lower(), f"{step.configuration}  ({step.reason})", takes
     if isinstance(step, Prefill):
         size = sum(volume.written_mb for volume in step.volumes)
-        volumes = counted(len(step.volumes), "volume")
-        return "prefill", f"{volumes} for {step.scenario.name}", f"{size} MiB"
+        what = f"{counted(len(step.volumes), 'volume')}, {size} MiB, for {step.scenario.name}"
+        return "prefill", what, f"about {about(durations.of(step))}"
     seconds = step.cell.scenario.ramp + step.cell.scenario.measured_s
     return "measure", f"{step.cell.label}  [{step.cell.id}]", f"{seconds} s"
 
@@ -183,7 +183,9 @@ def _summary(plan: Plan) -> str:
         if (count := plan.deployments(how))
     ]
     pauses = f" (and pauses of {plan.pauses_s:.0f} s)" if plan.pauses_s else ""
+    osds = len(site_of(plan.campaign.cluster).osds)
     return (
+        f"{f'{osds} OSDs; ' if osds > 1 else ''}"
         f"{counted(cells, 'cell')} to measure{f', {already} left out' if already else ''}; "
         f"{', '.join(kinds) or 'nothing to deploy'}; prefill of {plan.prefill_mb / 1024:.1f} GiB. "
         f"Measuring takes {_most(plan)}{measured}; "

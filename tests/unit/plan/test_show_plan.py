@@ -40,7 +40,7 @@ def test_configurations_steps_and_sums(shown: Callable[..., list[str]]) -> None:
     steps = [line.split()[1] for line in lines if line[:1].isdigit() and " cells " not in line]
     assert steps == ["rebuild", "prefill", "measure", "live", "measure"]
     assert lines[-3:] == [
-        "2 cells to measure; 1 rebuild, 1 live change; prefill of 2.0 GiB. Measuring takes "
+        "2 OSDs; 2 cells to measure; 1 rebuild, 1 live change; prefill of 2.0 GiB. Measuring takes "
         "2:02:00; deployments and prefill are extra.",
         "In all about 2 h 3 min ±30 s on a small cluster that fills volumes at 100 MiB/s; --like "
         "ARCHIVE, a short run on yours, predicts yours.",
@@ -59,7 +59,9 @@ def test_what_gives_a_verdict_is_said_of_this_order(shown: Callable[..., list[st
 
 def test_what_is_not_measured_is_counted(shown: Callable[..., list[str]]) -> None:
     lines = shown(only=("/ A /",), cluster={"configurations": {"A": {}, "B": {}}})
-    assert any(line.startswith("1 cell to measure, 1 left out; 1 rebuild; ") for line in lines)
+    assert any(
+        line.startswith("2 OSDs; 1 cell to measure, 1 left out; 1 rebuild; ") for line in lines
+    )
 
 
 def test_a_label_is_whole_in_a_pipe(campaign_of: Callable[..., Campaign]) -> None:
