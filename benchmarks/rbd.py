@@ -239,8 +239,7 @@ class RbdFio(Aged):
         self, n: int, volume: Volume, clients: int = 1,
         commands: Optional[ClusterCommands] = None,
     ) -> str:  # fmt: skip
-        """The fio command of one process, with files `*.<n>*` here, of no cluster without
-        `commands`.
+        """The fio command of one process, with files `*.<n>*`, of no cluster without `commands`.
 
         `clients` is the number of hosts that run as many processes as this one.
         """

@@ -298,8 +298,7 @@ CarrierT = TypeVar("CarrierT", bound=Union[Osd, Drive])
 def judge_all(overlay: Overlay, findings: Mapping[CarrierT, Finding], claim: str) -> Verdict:
     """Proved when no OSD (or drive) has a fault. `claim` completes the sentence "4 of 4 OSDs ...".
 
-    With no OSDs, on a cluster of another deployer, only the absence of an overlay is not
-    contradicted.
+    With no OSDs, on another deployer's cluster, only an overlay's absence is not contradicted.
     """
     if not findings:
         return Verdict(not overlay.is_present, "the campaign deploys no OSD to look at")

@@ -1,7 +1,6 @@
 """Ask Ceph daemons through their admin sockets. Runs on hosts: Python 3.6 alone.
 
-A request ends in a NUL; an answer begins with its length, 32 bits big-endian. The answer to an
-unknown command is not JSON.
+A request ends in a NUL; its answer, no JSON if it is unknown, begins with its length (32 bits).
 """
 
 import fnmatch

@@ -12,8 +12,7 @@ from cbt_crypto.hosts import counter_sampler_on_host, recorder_on_host, shell, s
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.site import HostScripts, Site
 
-#: The recorder's file in a run's directory, beside `clients_cpu` and `energy`;
-#: `results.readers.recording` reads it.
+#: The recorder's file in a run's directory, which `results.readers.recording` reads.
 RECORDING_FILE = "recording"
 #: Programs of client processes, as the kernel has their names.
 CLIENT_PROGRAMS = ("fio", "rados", "rbd", "benchmark", "rbd-nbd")

@@ -230,7 +230,7 @@ def sentences(report: Report) -> Iterator[str]:
             key, most = max(shown.items(), key=lambda one: abs(math.log(one[1].percent / 100)))
             yield (
                 f"{against}: {len(shown)} of {counted(len(judged), 'percentage')} of the baseline "
-                f"differ by more than chance: their hosts, versions or dates may cause that. The "
+                f"differ by more than chance: hosts, versions, dates or files may cause that. The "
                 f"largest difference: {key[1]}, {key[0]}, {_in_percent(most)} % of {places[0]}'s."
             )
     unlike = [row[0] for grid in _hardware(report, places) for row in grid.sections[0][1]]

@@ -195,7 +195,8 @@ def by_figure(report: Report, metric: Metric) -> Report:
     if metric.key == "iops":
         return report
     found = [cell.comparisons.get(metric.key) for cell in report.cells if is_control(report, cell)]
-    return replace(report, controls=tuple(filter(None, found)))
+    lacks = report.lacks_control or bool(found and not any(found))
+    return replace(report, controls=tuple(filter(None, found)), lacks_control=lacks)
 
 
 def overall(findings: Sequence[LoadAnswer]) -> Answer:

@@ -226,8 +226,7 @@ _MOST = 10**6
 def lay_out(archive: Path, out: Path) -> int:
     """Write our archive in upstream's layout to a new `out`; return how many fio results.
 
-    A folder for each configuration, one id for a workload in all. UsageError for no archive, no
-    results, bad names.
+    A folder for each configuration, one id for a workload in all. UsageError without results.
     """
     if os.path.lexists(out):
         raise UsageError(f"{out}: exists already; name a new directory")

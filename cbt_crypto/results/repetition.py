@@ -7,8 +7,7 @@ it is right whatever width decides when to end (C. Stein, A two-sample test for 
 whose power is independent of the variance, Annals of Mathematical Statistics 16(3), 1945). Here an
 interval is the widest of his and of Student's over all deployments and over all pairs of turns.
 
-That holds where width alone decides. Who may end a campaign because of what it shows needs
-`confidence_sequence`.
+That holds where width alone decides; to end by what is shown needs `confidence_sequence`.
 """
 
 from __future__ import annotations

@@ -75,8 +75,7 @@ def holds(pid: int, lock: os.stat_result) -> bool:
 def _is_named(path: Path, pid: int) -> bool:
     """Return whether a lock says that a campaign of that process holds it.
 
-    Programs of others have locks of the same name, as in ~/.cache/uv. In a container the process
-    has a number of its own.
+    Others have locks of that name, as in ~/.cache/uv; in a container a process's number differs.
     """
     try:
         with open_regular(path) as file:

@@ -253,7 +253,11 @@ class Hold:
     who: Mapping[str, Any]
 
     def check(self) -> None:
-        """Take back what was lost. Raises RunError when somebody else has it by now."""
+        """Take back what this process lost. Raises LostHold if somebody else has any of it now."""
+        for hold in tuple(_HOLDS):
+            hold._take_back()
+
+    def _take_back(self) -> None:
         resources = resources_of(self.site)
         order = {"action": "check", "run": self.who["run"]}
         answers = self.remote.attempt(_scripts(resources, order), _TIMEOUT_S)
@@ -264,6 +268,10 @@ class Hold:
         if busy:
             sentences = "\n".join(busy_hold.sentence() for busy_hold in busy)
             raise LostHold(f"{sentences}; this run held it before, and touches nothing more")
+
+
+#: All that this process holds now: a run holds hosts of an existing cluster when it finds them.
+_HOLDS: list[Hold] = []
 
 
 class LostHold(RunError):
@@ -297,7 +305,12 @@ def hosts_held(
             busy = _hold(remote, resources_of(site), this_holder)
         if busy:
             raise UsageError("\n".join(busy_hold.sentence() for busy_hold in busy))
-        yield Hold(remote, site, this_holder)
+        hold = Hold(remote, site, this_holder)
+        _HOLDS.append(hold)
+        try:
+            yield hold
+        finally:
+            _HOLDS.remove(hold)
     except Abandoned:
         raise  # at once; the next start sees that this run is dead
     except BaseException:

@@ -81,8 +81,7 @@ class Preparation:
     def take(
         self, step: Union[Deploy, Prefill], before_ending: Callable[[Transition], None]
     ) -> None:
-        """Take a step; call `before_ending` before it ends anything. What is distrusted is
-        rebuilt."""
+        """Take a step; call `before_ending` before it ends anything. Rebuild the distrusted."""
         self.is_healthy = False
         if isinstance(step, Prefill):
             self._prefill(step)

@@ -75,8 +75,7 @@ class DigitText:
         self.bytes: _Bytes = self._padded[_PAD:]
 
     def numbers(self, starts: Ints, ends: Ints) -> tuple[Ints, NDArray[np.bool_]]:
-        """Numbers in `[starts, ends)`, at most a space before each, and which are 1 to 16
-        digits."""
+        """Numbers in `[starts, ends)` after a space at most, and which are 1 to 16 digits."""
         lengths = ends - starts
         lengths -= self._padded[starts + _PAD] == SPACE
         values, right = self._eight(ends, lengths)

@@ -124,8 +124,7 @@ class CellProof:
         return {NAME: watch_daemons(self._site), **of_overlays}
 
     def begin(self, up_from: UpFrom, further: Looks = MappingProxyType({})) -> Looked:
-        """Watch, and probe all overlays in one call with `further` looks; return the looks'
-        output."""
+        """Watch, and probe all overlays in one call with `further` looks; return their output."""
         starts = watch.start(self._watches, self._site.tmp_dir)
         ready = dict.fromkeys(self._hosts, watch.ready(self._site.tmp_dir))
         outputs = self._run(

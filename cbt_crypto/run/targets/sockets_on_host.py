@@ -1,5 +1,4 @@
-"""Find the sockets and processes of a cluster's OSDs, also in containers. Runs on hosts: Python
-3.6.
+"""Find sockets and processes of a cluster's OSDs, also in containers. Runs on hosts, Python 3.6.
 
 Each ceph-osd is looked at in its own namespace; each socket says which OSD it is.
 """

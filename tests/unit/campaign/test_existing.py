@@ -37,11 +37,12 @@ from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import Osd
 from cbt_crypto.plan.file import Campaign
-from cbt_crypto.plan.layout import site_of
+from cbt_crypto.plan.layout import site_of, whole_site
 from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.steps import Deploy, volumes_of
 from cbt_crypto.run import take_down
 from cbt_crypto.run.journal import Journal
+from cbt_crypto.run.locks import LostHold, hosts_held, this_run
 from cbt_crypto.run.preflight.survey import survey
 from cbt_crypto.run.targets import existing, sockets_on_host, target_of
 
@@ -711,6 +712,46 @@ def test_a_host_that_the_cluster_alone_names_is_held_before_it_is_touched(
     assert "  alpha: directory /t" in said and "alpha" in left.describe()
     steps = [line.removeprefix("# alpha: ") for line in said if line.startswith("# alpha: ")]
     assert len(steps) >= 2, "its processes and its directory"
+
+
+def test_a_host_that_was_found_is_left_alone_once_somebody_else_has_it(
+    campaign_of: Make, tmp_path: Path
+) -> None:
+    """Its keeper had died, and another campaign's OSDs there were killed at the end of this one."""
+    holder = {"user": "bob", "host": "x", "run": "another", "keeper": 7, "archive": "/a"}
+    taken: list[str] = []
+
+    def say(host: str, command: str) -> str:
+        if "osd metadata" in command:
+            osds = [{"id": 3, "hostname": "alpha", "osd_data": "/var/lib/ceph/osd/ceph-3"}]
+            return f"f-s-i-d\n{json.dumps(osds)}"
+        if "hostname -s" in command:
+            return "alpha\nalpha\nalpha"
+        if '"action": "hold"' in command or '"action": "check"' in command:
+            busy = json.dumps({"resource": ["tmp_dir", "/t"], "holder": holder})
+            return f"busy {busy}" if host in taken else "held"
+        return found(3) if '"osds"' in command else "free"
+
+    campaign = campaign_of(cluster={**EXISTING, "osds": ..., "tmp_dir": "/t"})
+    engine, remote, who = embedded(), FakeHosts(say).remote(), this_run(tmp_path)
+    Journal(tmp_path, "ours").begin(campaign, {}, engine)
+    document = yaml.safe_load(campaign.cluster.model_dump_json(exclude_unset=True))
+    engine.settings.cluster.clear()
+    engine.settings.cluster.update(document, archive_dir=str(tmp_path))
+    target = existing.ExistingCluster(engine, remote, campaign.cluster, {"A": Stack(())})
+    target.cluster.remote = remote
+    with (
+        marked_processes.named("ours"),
+        hosts_held(remote, whole_site(campaign), "ours", who) as hold,
+    ):
+        target.change_to(Deploy("A", Transition.NONE, ""), Transition.NONE)
+        hold.check()
+        taken.append("alpha")
+        with pytest.raises(LostHold, match=r"^alpha: tmp_dir /t is in use by "):
+            hold.check()
+        taken.clear()
+        target.end([], "ours")
+        hold.check()
 
 
 def test_what_clients_of_it_have_mapped_is_unmapped(campaign_of: Make) -> None:

@@ -399,6 +399,28 @@ def test_the_control_is_that_of_the_figure(repeated: Path) -> None:
     assert "\nControl: " not in output
 
 
+def test_a_figure_that_no_control_has_is_not_judged(repeated: Path) -> None:
+    """It passed, as if the control had agreed: throughput's was no longer asked."""
+    report, metric = build(repeated), BY_KEY["clat_ns_mean"]
+
+    def without(cell: ReportCell) -> ReportCell:
+        others = {k: c for k, c in cell.comparisons.items() if k != metric.key}
+        return replace(cell, comparisons=others) if cell.name == "control" else cell
+
+    tables = tuple(
+        replace(table, sections=tuple(
+            replace(section, cells=tuple(map(without, section.cells)))
+            for section in table.sections
+        ))
+        for table in report.tables
+    )  # fmt: skip
+    question = gate.Question(metric, 5.0)
+    asked = [gate.by_figure(each, metric) for each in (report, replace(report, tables=tables))]
+    judged, not_judged = (gate.findings(each, question) for each in asked)
+    assert Answer.CANNOT_TELL not in {one.answer for one in judged}
+    assert {one.answer for one in not_judged} == {Answer.CANNOT_TELL}
+
+
 def test_a_figure_that_cannot_be_lost(small: Path) -> None:
     result = _run(small, "--loss", "5", "--metric", "osd_cpu_share_rest_percent")
     assert result.exit_code == 2
