@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Optional
 
 from cbt_crypto.errors import RunError, UsageError
+from cbt_crypto.hosts import marked_processes
 from cbt_crypto.lab.shape import Kind, Lab, Node
 
 #: Exit status of ssh that is not the command's.
@@ -69,10 +70,16 @@ def run(lab: Lab, node: Node, script: str) -> str:
     )
     if result.returncode != 0:
         errors = result.stderr.decode(errors="replace").strip()[-600:]
-        reason = ending(lab, node) if result.returncode == SSH_FAILED else None
-        said = f"its machine has ended: {reason}" if reason else errors
+        said = (gone(lab, node) if result.returncode == SSH_FAILED else "") or errors
         raise RunError(f"{node.name}: exit status {result.returncode}: {said}")
     return result.stdout.decode(errors="replace")
+
+
+def gone(lab: Lab, node: Node) -> str:
+    """That its machine has ended, and why; empty while it runs."""
+    if marked_processes.of_lab(lab.node_dir(node)):
+        return ""
+    return f"its machine has ended: {ending(lab, node) or 'nothing says why'}"
 
 
 def ending(lab: Lab, node: Node) -> Optional[str]:

@@ -245,10 +245,9 @@ def follow(lab: Lab, job: LabCampaign) -> int:
         else:
             break
     if status == access.SSH_FAILED:
-        reason = access.ending(lab, lab.head)
-        if reason is not None:
+        if said := access.gone(lab, lab.head):
             raise RunError(
-                f"{lab.head.name}'s machine has ended, and with it what it measured: {reason}; "
+                f"{lab.head.name}: {said}; what it measured is lost; "
                 f"start it again: cbt-crypto lab down --name {lab.name}, then lab up"
             )
         raise RunError(

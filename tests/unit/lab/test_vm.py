@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from cbt_crypto.errors import RunError
+from cbt_crypto.hosts import marked_processes
 from cbt_crypto.lab import access, vm
 from cbt_crypto.lab.run import LabCampaign, follow
 from cbt_crypto.lab.shape import Lab
@@ -41,13 +44,20 @@ def test_a_panic_is_what_is_said_of_a_connection_that_broke(
     """ "Connection refused" was all, and to run the command again was what to do."""
     programs("ssh", "#!/bin/sh\necho Connection refused >&2\nexit 255\n")
     lab = make_lab()
-    with pytest.raises(RunError, match="node0: exit status 255: Connection refused"):
+    lab.qemu_log(lab.head).write_text("qemu-system-x86_64: warning: of no matter")
+    environment = marked_processes.lab_environment(lab.node_dir(lab.head))
+    with subprocess.Popen(["sleep", "60"], env={**os.environ, **environment}) as machine:
+        with pytest.raises(RunError, match="node0: exit status 255: Connection refused"):
+            access.run(lab, lab.head, "true")
+        machine.kill()
+    lab.qemu_log(lab.head).write_text("")
+    with pytest.raises(RunError, match="its machine has ended: nothing says why"):
         access.run(lab, lab.head, "true")
     lab.console(lab.head).write_text(_PANIC)
     with pytest.raises(RunError, match=r"its machine has ended: .*Kernel panic - not syncing: VFS"):
         access.run(lab, lab.head, "true")
     job = LabCampaign(tmp_path / "c.yaml", tmp_path / "archive")
-    with pytest.raises(RunError, match=r"has ended, .* Kernel panic .* lab down --name trial"):
+    with pytest.raises(RunError, match=r"has ended: .* Kernel panic .* lab down --name trial"):
         follow(lab, job)
 
 
