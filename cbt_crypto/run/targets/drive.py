@@ -17,7 +17,7 @@ from cbt_crypto.engine.contract import Cluster
 from cbt_crypto.errors import HostError
 from cbt_crypto.hosts.devices import destroy, lvm_and_md
 from cbt_crypto.hosts.remote import Remote, kill_script
-from cbt_crypto.hosts.shell import joined, sequence
+from cbt_crypto.hosts.shell import sequence
 from cbt_crypto.hosts.site import Drive, HostOutputs, HostScripts, Site, name_of
 from cbt_crypto.plan.file.cluster import ClusterSection, Variant, at
 from cbt_crypto.plan.layout import cell_site, drives_of, site_of
@@ -41,7 +41,7 @@ class DriveTarget:
         self._section = section
         self._drives = drives_of(section)
         self._cluster = cluster
-        self._in_use: Optional[Drive] = None
+        #: The last is in use; somebody keeps those before it busy.
         self._prepared: list[Drive] = []
         self._is_cleared = False
         self.site: Site = site_of(section)
@@ -70,8 +70,8 @@ class DriveTarget:
                 self.cluster.cleanup()
                 self._is_cleared = True
             self._deploy(str(step.drive), stack)
-        elif self._in_use is not None and how is not Transition.NONE:
-            site = replace(self.site, osds=(), drives=(self._in_use,))
+        elif self._prepared and how is not Transition.NONE:
+            site = replace(self.site, osds=(), drives=(self._prepared[-1],))
             self._run(stack.after_osds(site), "change the configuration")
         self.stack = stack
 
@@ -79,7 +79,6 @@ class DriveTarget:
         """Free the drive that was in use, and bring this one into a configuration."""
         drive = next(drive for drive in self._drives if drive.name == name)
         self._free_for(drive)
-        self._in_use = drive
         self._prepared.append(drive)
         site = replace(self.site, osds=(), clients=(drive.host,), drives=(drive,))
         self._run({drive.host: _claim(drive, self.site)}, "claim the devices")
@@ -97,10 +96,11 @@ class DriveTarget:
     def _free_for(self, wanted: Drive) -> None:
         """Free all others. One that somebody keeps busy is in the way of what has its devices."""
         for drive in tuple(self._prepared):
+            # What a cell that failed left is in the file system, and no other shall run beside it.
+            self._run({drive.host: kill_script()}, "end what a cell left")
             undone = undo((drive,), tuple(self._stacks.values()), replace(self.site, osds=()))
-            # What a cell that failed left is in the file system.
             try:
-                self._run(joined(({drive.host: kill_script()}, undone)), "free the drive")
+                self._run(undone, "free the drive")
             except HostError:
                 if drive.host == wanted.host and not {*drive.devices}.isdisjoint(wanted.devices):
                     raise
