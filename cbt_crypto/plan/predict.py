@@ -159,8 +159,7 @@ class Earlier:
         return alike or seen, bool(alike)
 
     def spread(self, cell: Cell, block_s: int) -> Optional[float]:
-        """Standard deviation of a pair's log ratio under such a workload, or of neighbouring
-        blocks'."""
+        """Standard deviation of log ratios, by pairs under such a load or neighbouring blocks."""
         alike = [
             row for row in self._cells if _like(cell, row[1].scenario, row[1].parameters)
         ] or self._cells

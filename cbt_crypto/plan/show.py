@@ -170,7 +170,6 @@ def _row(step: Step, durations: Durations) -> tuple[str, str, str]:
 
 
 def _summary(plan: Plan) -> str:
-    measured = datetime.timedelta(seconds=plan.seconds)
     cells = len(plan.to_measure)
     already = len(plan.cells) - cells
     kinds = [
@@ -185,10 +184,10 @@ def _summary(plan: Plan) -> str:
     pauses = f" (and pauses of {plan.pauses_s:.0f} s)" if plan.pauses_s else ""
     osds = len(site_of(plan.campaign.cluster).osds)
     return (
-        f"{f'{osds} OSDs; ' if osds > 1 else ''}"
+        f"{counted(osds, 'OSD') + '; ' if osds else ''}"
         f"{counted(cells, 'cell')} to measure{f', {already} left out' if already else ''}; "
         f"{', '.join(kinds) or 'nothing to deploy'}; prefill of {plan.prefill_mb / 1024:.1f} GiB. "
-        f"Measuring takes {_most(plan)}{measured}; "
+        f"Measuring takes {_most(plan)}{datetime.timedelta(seconds=plan.seconds)}; "
         f"deployments and prefill{pauses} are extra."
     )
 

@@ -65,8 +65,7 @@ def note(run: str, **entry: Any) -> None:
 def note_osd_hosts(run: str, osds: Sequence[str]) -> None:
     """Note OSD hosts that the file does not name, so that they are cleared after a kill, too."""
     entry = known(run) or {}
-    cluster = {**entry["document"]["cluster"], "osds": list(osds)}
-    entry["document"] = {**entry["document"], "cluster": cluster}
+    entry["document"]["cluster"]["osds"] = list(osds)
     campaign = _deployment(run, entry).campaign(Path(entry["archive"]))
     note(run, document=entry["document"], hosts=places_of(campaign))
 

@@ -20,7 +20,7 @@ from cbt_crypto.hosts.ceph_conf import ADMIN
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.file.cluster import ClusterSection, PoolProfile, Rebuild
 from cbt_crypto.plan.file.document import KeyPath
-from cbt_crypto.plan.file.field_types import meaning_of
+from cbt_crypto.plan.file.field_types import HOST_NAME, meaning_of
 from cbt_crypto.results.repetition import FIRST
 from cbt_crypto.units import counted, parse_size, size_text, whole
 
@@ -321,7 +321,7 @@ def _sentence(model: type[BaseModel], location: KeyPath, detail: Mapping[str, An
     given = detail.get("input")
     if kind == "string_pattern_mismatch":
         pattern = detail["ctx"]["pattern"]
-        several = "; write each host" if "host" in meaning_of(pattern) and "[" in str(given) else ""
+        several = "; write each host" if pattern == HOST_NAME and "[" in str(given) else ""
         return f"must be {meaning_of(pattern)}, not {_shown(given)}{several}"
     if kind in _MUST_BE:
         return f"{_MUST_BE[kind]}, not {_shown(given)}{_hint(kind, location, given)}"
@@ -333,7 +333,6 @@ def _sentence(model: type[BaseModel], location: KeyPath, detail: Mapping[str, An
 #: What fio, and people, call keys.
 _ALSO = {"bs": "op_size", "blocksize": "op_size", "rw": "mode", "ramp_time": "ramp",
          "runtime": "time", "rounds": "iterations", "runs": "iterations"}  # fmt: skip
-_SIZES = ("osd_memory_target", "osd_file_size")
 #: Of a section -> what a name in it has.
 _INSIDE = {"mons": "{{a: {}}}", "mgrs": "{{{}: ~}}", "configurations": "{{{}: {{}}}}"}
 _BYTES = {"op_size": 1, "vol_size": 1 << 20}
@@ -347,7 +346,7 @@ def _hint(kind: str, location: KeyPath, given: Any) -> str:
         return f"; write {inside.format(given)}" if inside and isinstance(given, str) else ""
     if kind == "string_type" and isinstance(given, list) and len(given) == 1:
         return f"; write {given[0]}"
-    if kind == "string_type" and isinstance(given, int) and location[-1] in _SIZES:
+    if isinstance(given, int) and location[-1] in ("osd_memory_target", "osd_file_size"):
         return f"; write {size_text(given) if given >> 20 else f'{given}G'}"
     if kind != "int_type" or not isinstance(given, str):
         return ""
