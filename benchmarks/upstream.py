@@ -87,7 +87,7 @@ class OfUpstream(Scenario):
             setattr(theirs, name, value)
 
     def mounted(self, site: Site, rbd: str) -> Mapping[Volume, str]:
-        """Images that have to be made for upstream -> text by which its client fills one."""
+        """Images to be made for upstream -> text that mounts and fills one, for its client."""
         return {}
 
     def before(self) -> Optional[str]:

@@ -162,7 +162,7 @@ def agreed(
 ) -> Agreed:
     """Judge one OSD; `connections`: kind of peer -> mode -> number, None when Ceph cannot say.
 
-    `client_modes`: the clients' ms_client_mode; `is_watched`: by secure OSDs' heartbeats.
+    `client_modes`: the clients' ms_client_mode; `is_watched`: secure OSDs send it heartbeats.
     """
     bytes_say = by_bytes(traffic)
     if is_watched and bytes_say is Mode.MIXED and _is_less_than_data(traffic):

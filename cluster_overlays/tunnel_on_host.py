@@ -1,6 +1,6 @@
 """Make, show and remove a tunnel between hosts. Runs on hosts as root: Python 3.6, iproute2.
 
-Keys are made in a tmpfs and never leave. They reach the kernel by no command line.
+Keys are made in a tmpfs and never leave. The kernel gets them by stdin or a file, never in argv.
 """
 
 import glob

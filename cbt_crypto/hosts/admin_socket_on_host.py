@@ -1,6 +1,6 @@
 """Ask Ceph daemons through their admin sockets. Runs on hosts: Python 3.6 alone.
 
-A request ends in a NUL; its answer, no JSON if it is unknown, begins with its length (32 bits).
+A request ends in a NUL; an answer, no JSON to what is unknown, begins with its size (u32, big).
 """
 
 import fnmatch

@@ -98,8 +98,7 @@ def after_mark(stream: BinaryIO, mark: str) -> None:
 def unpack(stream: BinaryIO, target: Path, most: float) -> list[str]:
     """Write a tar's files below the new `target`, without the top directory's name.
 
-    Returns the links, pipes and devices left out. Raises Unfit for a torn or straying stream, and
-    for one of more than `most` bytes.
+    Returns links, pipes and devices left out. Unfit: a stream torn, straying or above `most` bytes.
     """
     left_out: list[str] = []
     top, come = None, 0

@@ -226,7 +226,7 @@ _MOST = 10**6
 def lay_out(archive: Path, out: Path) -> int:
     """Write our archive in upstream's layout to a new `out`; return how many fio results.
 
-    A folder for each configuration, one id for a workload in all. UsageError without results.
+    A folder a configuration, one id a workload. UsageError: no archive, no results, bad names.
     """
     if os.path.lexists(out):
         raise UsageError(f"{out}: exists already; name a new directory")

@@ -113,7 +113,7 @@ _LOOK_S = 0.1
 def detach(archive: Path, arguments: Sequence[str], say: Callable[[str], None]) -> int:
     """Run this program with `arguments` in its own session; return 0 once it holds the archive.
 
-    Else print what it said and return its status. UsageError for an archive that cannot be had.
+    Else print what it said; return its status. UsageError for an archive in use or unwritable.
     """
     if running(archive):
         raise UsageError(

@@ -1,6 +1,6 @@
 """Tear down what killed runs left on the hosts, under the hosts' locks, and nothing else.
 
-By the user's own state; by an archive's word only if he agreed. The embedded engine does it.
+By the user's own state; by an archive's word only if he agreed. No code of an archive runs.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ _BEGINNING = """\
 # The campaign file
 
 One YAML file describes a campaign: the cluster, its configurations, the workloads, and what watches
-the nodes. Where CBT has a key for something, the key is CBT's. Any other key is an error; the
-message gives the file's line and the nearest known key.
+the nodes. Where CBT has a key, it is CBT's. Any other key is an error, whose message has the line
+and the nearest key.
 
 ```yaml
 cluster:
@@ -42,10 +42,10 @@ cluster:
   mgrs: {node2: {x: ~}}
   osds_per_node: 6
   osd_devices: /dev/disk/by-partlabel/osd-device-{n}-data   # n: 0 to 5 on each host
-  pool_profiles: {rbd: {pg_size: 512, pgp_size: 512, replication: 3}}   # about 100 PGs on each OSD
+  pool_profiles: {rbd: {pg_size: 512, pgp_size: 512, replication: 3}}   # 100 PGs an OSD
   baseline: Unencrypted        # 100 %; measured a second time as `control`
   iterations: 4                # rounds: a verdict takes 4
-  rebuild: needed              # only what needs new OSDs is rebuilt, once a round
+  rebuild: needed              # if OSDs change
   configurations:
     Unencrypted: {}
     LUKS: {luks: {}}
@@ -59,12 +59,11 @@ benchmarks:
     workloads: {mode: [randread, randwrite]}
 ```
 
-This is a complete file. `init` writes one for your hosts, but nothing if they do not answer. Before
-they do, copy this one and name your hosts in it: `plan` and `check --no-hosts` ask no host.
+`init` writes such a file for hosts that answer; until then, name yours in this one: `plan` and
+`check --no-hosts` ask none.
 
-`cbt-crypto check FILE` checks a file, `cbt-crypto plan FILE` prints what would run, and
-`cbt-crypto schema` prints a JSON Schema for editors. This page is generated from the same models,
-by `python tests/programs/file_reference.py`.
+`cbt-crypto check FILE` checks a file, `plan FILE` prints what would run, `schema` a JSON Schema for
+editors. This page is of the same models, by `python tests/programs/file_reference.py`.
 
 The meaning of a key names its unit. Nothing is converted: neither `true` nor `"3"` counts as 3.
 """

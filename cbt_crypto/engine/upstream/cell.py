@@ -248,8 +248,7 @@ class Monitoring:
 
     @contextlib.contextmanager
     def monitor(self, directory: str, lead_s: float = 0) -> Iterator[None]:
-        """Run the profiles during the block, from a first sample or when one is sure by
-        `lead_s`."""
+        """Run the profiles during the block, from a first sample, which is sure by `lead_s`."""
         upstream = self._module.monitor(directory)
         upstream.__enter__()
         try:

@@ -1,6 +1,6 @@
 """A cluster that upstream's `cluster.ceph.Ceph` deploys, under a campaign's overlays.
 
-Its steps make everything but what reaches beyond `tmp_dir` (docs/upstream.md), and the checks.
+Ours are the checks between its steps, and steps that reach beyond `tmp_dir` (docs/upstream.md).
 """
 
 from __future__ import annotations

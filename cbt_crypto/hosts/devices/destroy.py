@@ -2,7 +2,7 @@
 
 A path is never proof. Each function of destroy.sh first runs `prove` (proof_on_host.py):
 the device is the one that was checked, what is on it carries a uuid that we chose, and nobody uses
-it. Else one sentence is printed and nothing is touched. No other module has such a command.
+it. Else it says so and touches nothing. tests/unit/safety shows that no other module destroys.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The unit is the deployment: two runs on one cluster say little of another. Whatever the design, each
 round gives one ratio: of two deployments, of one that served both, or the mean of the turns on one.
 One rule makes verdicts of them (`moderated`, `p_values`, `differing`). Reports and the trial in
-`perf/trial.py` use the same functions. docs/method.md says how often they are wrong.
+`perf/trial.py` use them too; docs/method.md explains them and says how often they are wrong.
 """
 
 from __future__ import annotations

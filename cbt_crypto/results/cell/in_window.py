@@ -1,6 +1,6 @@
 """Which seconds every figure of a run is of, and what the logs say of them.
 
-fio's totals are of all that a process measured. Where processes share less, logs give figures.
+fio's totals are of all that a process measured. Where all share less of it, logs give figures.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ class InWindow:
 class Cut:
     """The window of a run; `from_logs`: fio's totals are of other seconds.
 
-    `warmup_s` was left out at its start, `apart_s` is outside; `doubt` says which log is missing.
+    `warmup_s` is left out at its start, `apart_s` was measured outside; `doubt`: the missing log.
     """
 
     window: Window

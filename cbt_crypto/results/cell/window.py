@@ -75,7 +75,7 @@ def apart_s(windows: Sequence[Window], shared: Window) -> float:
 def counts_per_second(log: FioLog, shift_s: float, interval_s: float, window: Window) -> Floats:
     """IOs in each second of `window`, by one side of an IOPS log shifted to the head's clock.
 
-    An entry of an averaged log is the rate since the one before, `interval_s` at most.
+    An averaged log's entry is the rate since the last, `interval_s` at most; no entry, no IO.
     """
     grid = window.grid_s
     if not len(log.times_ms):
