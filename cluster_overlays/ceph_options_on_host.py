@@ -32,8 +32,7 @@ def described() -> List[Dict[str, Any]]:
             until = time.monotonic() + _PATIENCE_S
             while True:
                 try:
-                    answer = ask(path, {"prefix": "config help"})
-                    return list(answer["options"])
+                    return list(ask(path, {"prefix": "config help"})["options"])
                 except ASK_ERRORS:
                     if client.poll() is not None or time.monotonic() > until:
                         raise

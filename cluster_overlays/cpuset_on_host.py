@@ -352,8 +352,7 @@ class CpuPlan:
                     self.host.pin(choice[0], parse_cpus(choice[1]))
 
     def _pid_file(self, osd: str) -> str:
-        path = self.arguments["osds"][osd]["pid_file"]  # type: str
-        return path
+        return str(self.arguments["osds"][osd]["pid_file"])
 
     def _note(self, osd: str) -> Path:
         return self.host.root / (self._pid_file(osd).lstrip("/") + ".cpus")

@@ -301,9 +301,7 @@ def _mode(name: str) -> Mode:
 
 def _common_mode(modes: Iterable[Mode]) -> Mode:
     distinct = set(modes)
-    if len(distinct) > 1:
-        return Mode.MIXED
-    return distinct.pop() if distinct else Mode.UNKNOWN
+    return distinct.pop() if len(distinct) == 1 else Mode.MIXED if distinct else Mode.UNKNOWN
 
 
 _MODE_OPTIONS = (

@@ -342,8 +342,7 @@ def address_of(text: str) -> str:
         int(text[n : n + 8], 16).to_bytes(4, sys.byteorder) for n in range(0, len(text), 8)
     )
     address = ipaddress.ip_address(packed)
-    mapped = getattr(address, "ipv4_mapped", None)
-    return str(mapped or address)
+    return str(getattr(address, "ipv4_mapped", None) or address)
 
 
 def unused(request: Request) -> None:

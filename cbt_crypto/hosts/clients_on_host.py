@@ -50,10 +50,8 @@ class Clients:
             return False
 
     def _has_mark(self, pid: str) -> bool:
-        if os.stat(f"/proc/{pid}/ns/pid").st_ino != self.here:
-            return False  # of a campaign in a container
-        if not is_believed(pid):
-            return False
+        if os.stat(f"/proc/{pid}/ns/pid").st_ino != self.here or not is_believed(pid):
+            return False  # of a campaign in a container, or of nobody who may say so
         with open(f"/proc/{pid}/environ", "rb") as environ:
             return self.mark in environ.read()
 

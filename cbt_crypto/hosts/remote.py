@@ -376,6 +376,4 @@ def clock_bounds(begin: float, end: float, sent: float, received: float) -> tupl
 def clock_difference(bounds: tuple[float, float], others: tuple[float, float]) -> float:
     """The least difference of two hosts' clocks, by their bounds; 0 when they may agree."""
     least, most = bounds[0] - others[1], bounds[1] - others[0]
-    if least <= 0 <= most:
-        return 0.0
-    return least if least > 0 else most
+    return max(least, 0.0) + min(most, 0.0)

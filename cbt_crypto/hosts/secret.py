@@ -95,8 +95,7 @@ def is_secret(name: str, value: object) -> bool:
 
 def options_without(text: str) -> str:
     """A ceph.conf, or what a daemon prints of its options, as an archive may keep it."""
-    folded = re.sub(r"\\\n[ \t]*", "", text)
-    return _LINE.sub(_option, masked(folded))
+    return _LINE.sub(_option, masked(re.sub(r"\\\n[ \t]*", "", text)))
 
 
 def document_without(value: Any, name: str = "") -> Any:

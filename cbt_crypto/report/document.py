@@ -91,17 +91,15 @@ def _placed(report: Report, cell: ReportCell, dimensions: Sequence[str]) -> list
 
 def _csv(rows: Iterable[Sequence[Any]]) -> str:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(map(_plain_text, row) for row in rows)
+    # No spreadsheet takes a text for a formula, which might start a program.
+    csv.writer(text, lineterminator="\n").writerows(
+        [f"'{v}" if isinstance(v, str) and v[:1] in _FORMULA else v for v in row] for row in rows
+    )
     return text.getvalue()
 
 
 #: How a formula begins; in East Asian programs also in wide characters.
 _FORMULA = tuple("=+-@\t\r\uff1d\uff0b\uff0d\uff20")
-
-
-def _plain_text(value: Any) -> Any:
-    """Text that a spreadsheet does not take for a formula, which might start a program."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in _FORMULA else value
 
 
 def _compared(comparison: Comparison | None) -> list[Any]:
@@ -204,9 +202,7 @@ def _plain(value: Any) -> Any:
         return np.where(np.isfinite(value), value, np.array(None)).tolist()
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return value
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 _DataclassT = TypeVar("_DataclassT")

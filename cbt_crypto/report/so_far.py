@@ -23,8 +23,7 @@ def so_far(report: Report, most: int) -> list[str]:
     for number, (title, section) in enumerate(sections):
         section_lines = [f"{title}: {section.label}"[:79], *map(_line, section.cells)]
         if len(lines) + len(section_lines) >= most and number:
-            left = len(sections) - number
-            return [*lines, f"and {counted(left, 'more workload')}"]
+            return [*lines, f"and {counted(len(sections) - number, 'more workload')}"]
         lines += section_lines
     return lines[:most]
 

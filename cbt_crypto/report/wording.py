@@ -61,9 +61,7 @@ def mode(name: str, direction: str) -> str:
     """`randread` -> `random reads`; a mixed mode names the direction too."""
     if direction == SYNC:
         return "syncs after writes"
-    if name in _MIXED:
-        return f"{_MIXED[name]}, {direction}s"
-    return _MODES.get(name, name)
+    return f"{_MIXED[name]}, {direction}s" if name in _MIXED else _MODES.get(name, name)
 
 
 def percent(value: float, loss: bool) -> str:

@@ -150,8 +150,7 @@ def p_of_t(t: float, count: int) -> float:
     share = t**2 / (count - 1)
     # the likelihood ratio at an infinite t is finite
     gained = math.log(k) if math.isinf(share) else math.log1p(share) - math.log1p(share / k)
-    log_ratio = (gained * count - math.log(k)) / 2
-    return min(1.0, math.exp(-log_ratio))
+    return min(1.0, math.exp((math.log(k) - gained * count) / 2))
 
 
 def unlike(values: Sequence[float]) -> tuple[list[float], int]:

@@ -168,11 +168,9 @@ def log_of(archive: Path) -> Path:
 def command(arguments: Sequence[str]) -> list[str]:
     """This program again; under systemd out of the login's session, which may end with it."""
     program = [sys.executable, os.path.abspath(sys.argv[0]), *arguments]
-    if os.geteuid() != 0 or not os.path.isdir("/run/systemd/system"):
-        return program
-    if shutil.which("systemd-run") is None:
-        return program
-    return ["systemd-run", "--scope", "--quiet", "--collect", "--", *program]
+    has_systemd = os.path.isdir("/run/systemd/system") and shutil.which("systemd-run") is not None
+    scope = ["systemd-run", "--scope", "--quiet", "--collect", "--"]
+    return [*scope, *program] if has_systemd and os.geteuid() == 0 else program
 
 
 def stop(archive: Path, say: Callable[[str], None]) -> None:

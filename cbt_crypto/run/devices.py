@@ -146,15 +146,6 @@ def restoring(tmp_dir: str, notes: Notes) -> HostScripts:
     }
 
 
-def forgetting(tmp_dir: str, notes: Notes) -> HostScripts:
-    """Scripts that drop a run's claims on its devices, and touch nothing else."""
-    return {
-        host: destroy.forget(tmp_dir, [note["uuid"] for note in of_host.values()])
-        for host, of_host in notes.items()
-        if of_host
-    }
-
-
 def _are_noted(tmp_dir: str, of_host: Mapping[str, Any]) -> str:
     """Shell text that is true where all are there, as they almost always are."""
     file = shlex.quote(f"{tmp_dir}/{destroy.NOTES}")

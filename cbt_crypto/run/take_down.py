@@ -151,7 +151,11 @@ def _still_claimed(archive: Path, deployment: Deployment) -> Iterator[str]:
     except UsageError as error:
         yield f"{error}; so its hosts still claim devices, until your next campaign there begins"
         return
-    scripts = devices.forgetting(campaign.cluster.tmp_dir, deployment.devices)
+    scripts = {
+        host: destroy.forget(campaign.cluster.tmp_dir, [note["uuid"] for note in of_host.values()])
+        for host, of_host in deployment.devices.items()
+        if of_host
+    }
     for host, answer in _remote(campaign).attempt(scripts, 60, "drop the claims").items():
         if answer.status != 0:
             why = answer.stderr.strip().rpartition("\n")[2] or answer.ending

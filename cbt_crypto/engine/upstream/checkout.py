@@ -467,8 +467,3 @@ def monitoring_arguments(
 def _braces(arguments: str) -> str:
     """Arguments that `str.format` leaves as they are."""
     return arguments.replace("{", "{{").replace("}", "}}")
-
-
-def write_one_pid(pid_dir: str) -> str:
-    """Shell text that writes the file which has upstream start perf once on a host."""
-    return f"echo 1 > {Path(pid_dir) / ONE_PID}"

@@ -172,7 +172,8 @@ class UpstreamCeph:
         )  # fmt: skip
         hooks = (self.hooks.wrap_osd, self.hooks.stack.wrap_client, self.hooks.osd_device)
         scripts = execution.install(self.site, self.base, names, *hooks)
-        one_pid = checkout.write_one_pid(f"{self.base}/run")
+        # By the one file upstream starts perf once on a host.
+        one_pid = f"echo 1 > {self.base}/run/{checkout.ONE_PID}"
         self.own.run(
             {host: f"{text}\n{one_pid}" for host, text in scripts.items()},
             "write the programs that upstream starts",

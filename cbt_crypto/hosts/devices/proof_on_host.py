@@ -425,11 +425,6 @@ def emptied(notes: Notes, path: str, node: str) -> None:
     notes.save()
 
 
-def all_claimed(notes: Notes) -> List[str]:
-    """Paths of all devices that were written to and not emptied."""
-    return [p for p in notes.by_path if any(note.get("claimed") for note in notes.each(p))]
-
-
 def lvm_form(uuid: str) -> str:
     """A uuid as LVM writes it."""
     text = plain(uuid)
@@ -444,7 +439,10 @@ ACTIONS: Dict[str, Callable[..., Any]] = {
     "ready": ready, "made": made, "share": share, "where": where,
     "emptied": emptied, "own-mapping": own_mapping, "stacked": stacked_note,
     "is-lent": is_lent, "is-stacked": lambda notes, path: os.path.exists(path) and is_stacked(path),
-    "all-claimed": lambda notes: "\n".join(all_claimed(notes)),
+    # Those that were written to, and not emptied.
+    "all-claimed": lambda notes: "\n".join(
+        path for path in notes.by_path if any(note.get("claimed") for note in notes.each(path))
+    ),
 }  # fmt: skip
 
 

@@ -148,9 +148,7 @@ def bar_series(cells: Sequence[Optional[ReportCell]], figure: str, scale: float)
 
 
 def _scaled(cell: Optional[ReportCell], figure: str, scale: float) -> Optional[float]:
-    if cell is None or figure not in cell.figures:
-        return None
-    return cell.figures[figure] * scale
+    return None if cell is None or figure not in cell.figures else cell.figures[figure] * scale
 
 
 def _end(cell: Optional[ReportCell], figure: str, scale: float, end: str) -> Optional[float]:
@@ -195,8 +193,7 @@ def _over_time(section: Section) -> Iterator[Lines]:
 def _each(
     cells: Sequence[ReportCell], curve: Callable[[ReportCell], Optional[Line]]
 ) -> Iterable[Line]:
-    lines = (curve(cell) for cell in cells)
-    return [line for line in lines if line is not None]
+    return [line for line in map(curve, cells) if line is not None]
 
 
 def _seconds(cell: ReportCell, column: str) -> Optional[Line]:

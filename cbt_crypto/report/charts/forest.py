@@ -118,8 +118,7 @@ def _ends(points: Iterable[ForestPoint], reference: float, loss: bool) -> tuple[
     for point in points:
         percents += [end for end in (point.percent, point.low, point.high) if end is not None]
     low = max(min(percents), limits[0]) // _STEP * _STEP
-    high = -(-min(max(percents), limits[1]) // _STEP) * _STEP
-    return low, high
+    return low, -(-min(max(percents), limits[1]) // _STEP) * _STEP
 
 
 @dataclass(frozen=True)

@@ -117,9 +117,7 @@ def _kind(overlays: Any) -> str:
 
 
 def _size_class(table: Table) -> str:
-    if table.op_size is None:
-        return ""
-    return "small" if table.op_size <= SMALL else "large"
+    return "" if table.op_size is None else "small" if table.op_size <= SMALL else "large"
 
 
 def _clients(runs: Sequence[Run], table: Table) -> str:

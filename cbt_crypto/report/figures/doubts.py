@@ -609,12 +609,7 @@ def _where(modes: Mapping[str, Sequence[str]]) -> str:
     """Cells by mode; modes with the same cells together."""
     same: dict[tuple[str, ...], list[str]] = {}
     for mode, names in modes.items():
-        same.setdefault(tuple(names), []).append(mode)
-    return "; ".join(
-        f"{', '.join(map(_quoted, names))}, {' and '.join(m)}" for names, m in same.items()
-    )
-
-
-def _quoted(name: str) -> str:
-    """A name that would read as several is quoted."""
-    return f'"{name}"' if "," in name else name
+        # A name that would read as several is quoted.
+        quoted = tuple(f'"{name}"' if "," in name else name for name in names)
+        same.setdefault(quoted, []).append(mode)
+    return "; ".join(f"{', '.join(names)}, {' and '.join(m)}" for names, m in same.items())

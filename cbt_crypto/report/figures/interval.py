@@ -386,9 +386,7 @@ def _error(metric: Metric, direction: str, runs: Sequence[Run]) -> Optional[tupl
         return math.sqrt(squares / (len(known) - 1) / len(known)), len(known) - 1
     within = [run.within[direction] for run in runs if direction in run.within]
     spreads = [sd for sd in map(metric.log_sd, within) if sd is not None]
-    if not spreads:
-        return None
-    return spreads[0], max(within[0].blocks - 1, 1.0)
+    return (spreads[0], max(within[0].blocks - 1, 1.0)) if spreads else None
 
 
 def _wish(run: Run, repeated: repeats.Estimate) -> str:

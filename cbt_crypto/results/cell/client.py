@@ -195,8 +195,7 @@ def _beside(folder: Folder, prefix: str) -> Sequence[str]:
 
 def _beginning(prefix: str, names: Sequence[str]) -> Sequence[str]:
     first = bisect_left(names, prefix)
-    last = bisect_left(names, f"{prefix}\U0010ffff")
-    return names[first:last]
+    return names[first : bisect_left(names, f"{prefix}\U0010ffff")]
 
 
 def _interval_s(jobs: Iterable[Job]) -> float:

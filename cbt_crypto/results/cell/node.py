@@ -230,9 +230,8 @@ _COUNTED = ("buffer_hit_bytes", "buffer_miss_bytes", "client_read_bytes", "clien
 def storage_use(cell: CellDocument) -> Optional[StorageUse]:
     """None where an OSD did not tell, or nobody asked."""
     osds = list(cell.storage.values())
-    if not osds or any(name not in osd.counters for osd in osds for name in _COUNTED):
-        return None
-    if {osd.host for osd in osds} != set(cell.osd_hosts):
+    are_all = {osd.host for osd in osds} == set(cell.osd_hosts)
+    if not (osds and are_all and all(n in osd.counters for osd in osds for n in _COUNTED)):
         return None
     hit, missed, read, written = (sum(osd.counters[n] for osd in osds) for n in _COUNTED)
     drives = _of_drives(cell.storage) or (None, None)

@@ -145,9 +145,7 @@ def _cpu_line(sample: bytes) -> tuple[float, list[int]] | None:
         ticks = list(map(int, _line(sample, start + 5).split()))
     except ValueError:
         return None
-    if len(ticks) < len(CPU_STATES):
-        return None
-    return epoch_s, ticks[: len(CPU_STATES)]
+    return (epoch_s, ticks[: len(CPU_STATES)]) if len(ticks) >= len(CPU_STATES) else None
 
 
 def _line(text: bytes, start: int) -> bytes:

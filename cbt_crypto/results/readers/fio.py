@@ -164,8 +164,7 @@ def _first_document(text: str) -> tuple[Any, int]:
 
 def _first_error(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
-    key = ".".join(str(part) for part in first["loc"])
-    return f"{key}: {first['msg']}"
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def _jobs(output: _Output) -> list[_Job]:

@@ -55,8 +55,7 @@ class Histogram:
 
 def from_bins(bins: dict[int, int]) -> Histogram:
     """From the `bins` of fio's json+ output: latency in ns -> count."""
-    pairs = sorted(bins.items())
-    return Histogram(*np.array(pairs, np.int64).reshape(-1, 2).T)
+    return Histogram(*np.array(sorted(bins.items()), np.int64).reshape(-1, 2).T)
 
 
 def merge(histograms: Iterable[Histogram]) -> Histogram:
@@ -79,8 +78,7 @@ def bin_latencies_ns(indices: Sequence[int] | Ints) -> Ints:
     index = np.asarray(indices, np.int64)
     octave = np.maximum(index // _OCTAVE - 1, 0)
     bottom = (_OCTAVE + index % _OCTAVE) << octave
-    middle = bottom + ((1 << octave) >> 1)
-    return np.where(index < 2 * _OCTAVE, index, middle)
+    return np.where(index < 2 * _OCTAVE, index, bottom + ((1 << octave) >> 1))
 
 
 def percentile_columns(counts: Floats, latencies_ns: Ints) -> dict[str, Floats]:
@@ -161,9 +159,7 @@ def _width(text: bytes) -> int:
 def _middles(bins: int) -> Ints:
     joined = BINS // bins
     fine = bin_latencies_ns(np.arange(BINS))
-    if joined == 1:
-        return fine
-    return (fine[::joined] + fine[joined - 1 :: joined]) // 2
+    return fine if joined == 1 else (fine[::joined] + fine[joined - 1 :: joined]) // 2
 
 
 def _parse(text: bytes, width: int) -> HistogramLog:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -76,7 +77,10 @@ def propose(hosts: Sequence[HostHardware]) -> Proposal:
     count = per_node or _FILES_PER_NODE
     replication = min(3, len(osds))
     network, is_shared = _network(osds[0], hosts)
-    memory = _memory_for_each(osds, clients, count)
+    # Bytes for each OSD, on the host with least memory.
+    memory = min(
+        int(h.memory * (_SHARE_WITH_CLIENT if h in clients else _SHARE)) // count for h in osds
+    )
     return Proposal(
         osds=osds,
         clients=clients,
@@ -155,21 +159,7 @@ def _leads_to_all(network: HostNetwork, hosts: Sequence[HostHardware]) -> bool:
 
 def _pg_num(osds: int, replication: int) -> int:
     """The power of two nearest to 100 PGs an OSD."""
-    wanted = osds * _PGS_PER_OSD / replication
-    power = 1
-    while power * 2 <= wanted * 2**0.5:
-        power *= 2
-    return power
-
-
-def _memory_for_each(
-    osds: Sequence[HostHardware], clients: Sequence[HostHardware], count: int
-) -> int:
-    """Bytes that each OSD may have on the host with least memory."""
-    return min(
-        int(host.memory * (_SHARE_WITH_CLIENT if host in clients else _SHARE)) // count
-        for host in osds
-    )
+    return max(1, int(2 ** math.floor(math.log2(osds * _PGS_PER_OSD / replication) + 0.5)))
 
 
 def _memory_target(bytes_each: int) -> int:
