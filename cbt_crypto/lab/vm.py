@@ -40,7 +40,8 @@ _INIT = "/usr/lib/cbt-crypto-lab/init"
 _SLOW_WHEN_EMULATED = "-avx2,-erms,-la57,-smap"
 #: What a kernel does for safety between processes, which nodes that live for minutes do not need.
 #: Above all: with random addresses QEMU before 8.0 translates each program anew at each start.
-_EMULATED_KERNEL = "norandmaps mitigations=off init_on_alloc=0"
+#: One CPU at first: in QEMU 7 others may run what was there before a kernel rewrote its code.
+_EMULATED_KERNEL = "norandmaps mitigations=off init_on_alloc=0 maxcpus=1"
 #: Numbers of PCI buses behind the root complex of each NUMA node.
 _FIRST_BUS, _BUSES_A_NODE = 32, 24
 #: Before QEMU 10, TCG corrupts flags around cmpxchg16b, and the guest's kernel panics in kmalloc.
@@ -295,9 +296,14 @@ _NETWORK = ipaddress.IPv4Network("10.231.0.0/24")
 _LOOPBACK = "127.0.0.1"
 #: Where ports of a lab are looked for.
 PORTS = range(20000, 32000)
-#: Partitions, and the word that these are no spinning disks: Ceph takes virtio disks for such, and
-#: BlueStore would then write small data twice.
-_DISK_SCRIPT = """
+#: A first cgroup, for which the kernel rewrites code, before the other CPUs. Partitions, and the
+#: word that these are no spinning disks: Ceph takes virtio disks for such, and BlueStore would then
+#: write small data twice.
+_LAST_STEPS = """
+mkdir /sys/fs/cgroup/lab
+for cpu in /sys/devices/system/cpu/cpu*/online; do
+    [ ! -e "$cpu" ] || echo 1 > "$cpu"
+done
 for disk in /sys/block/vd*; do
     [ ! -e "$disk" ] || echo 0 > "$disk/queue/rotational"
 done
@@ -314,7 +320,7 @@ def check_machine(shape: Shape) -> None:
             f"--cpus {shape.cpus} cannot be shared among --numa {shape.numa} nodes with --threads "
             f"{shape.threads} a core; name a multiple"
         )
-    needed, left = shape.nodes * shape.memory, memory_left()
+    needed, left = shape.nodes * shape.memory, int(psutil.virtual_memory().available)
     if needed > left:
         raise UsageError(
             f"--nodes {shape.nodes} --memory {size_text(shape.memory)} needs {gigabytes(needed)}, "
@@ -354,9 +360,9 @@ class Nodes:
                 self._processes[node.name] = self._start_node(node, self._guest(node, own))
 
     def finish(self) -> None:
-        """What is left to do on nodes that answer: partitions on the data disks."""
+        """What is left to do on nodes that answer: all CPUs, partitions on the data disks."""
         for node in self.lab.nodes:
-            access.run(self.lab, node, _DISK_SCRIPT)
+            access.run(self.lab, node, _LAST_STEPS)
 
     def problem(self, node: Node) -> Optional[str]:
         """One sentence when the node has ended, else None."""
@@ -417,8 +423,3 @@ def free_tcp_ports(count: int) -> list[int]:
         f"too few ports between {PORTS[0]} and {PORTS[-1]} of {_LOOPBACK} are free; "
         "stop another lab"
     )
-
-
-def memory_left() -> int:
-    """Bytes of memory that this machine can give away without swapping."""
-    return int(psutil.virtual_memory().available)

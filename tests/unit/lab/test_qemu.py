@@ -67,8 +67,8 @@ def test_only_an_emulated_kernel_does_without_its_safety() -> None:
         values(vm.command(Machine(accelerator, (7, 2)), GUEST), "-append")[0].split(" -- ")[0]
         for accelerator in ("tcg", "kvm")
     )
-    assert {"norandmaps", "mitigations=off"} <= set(emulated.split())
-    assert not {"norandmaps", "mitigations=off"} & set(real.split())
+    assert {"norandmaps", "mitigations=off", "maxcpus=1"} <= set(emulated.split())
+    assert not {"norandmaps", "mitigations=off", "maxcpus=1"} & set(real.split())
 
 
 def test_the_shared_system_disk_is_never_written() -> None:

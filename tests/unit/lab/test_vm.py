@@ -77,7 +77,3 @@ def test_a_port_that_somebody_listens_on_is_not_given(monkeypatch: pytest.Monkey
         free = vm.free_tcp_ports(1)[0]
         monkeypatch.setattr(vm, "PORTS", [taken, free])
         assert vm.free_tcp_ports(1) == [free]
-
-
-def test_memory_left_is_a_plausible_number_of_bytes() -> None:
-    assert 2**26 < vm.memory_left() < 2**45
