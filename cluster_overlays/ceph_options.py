@@ -62,6 +62,8 @@ _MADE_WITH = (
     "mon_cache_target_full_warn_ratio", "mon_osd_initial_*", "mon_debug_no_*", "osd_journal_size",
     "rbd_default_*",
 )  # fmt: skip
+#: What two messengers agree on when they connect; Ceph says "runtime" of these too.
+_AT_CONNECT = "ms_*"
 #: Ceph notes it by itself, when an OSD starts.
 _MEASURED_BY_CEPH = "osd_mclock_max_capacity_iops_*"
 _CLIENT = "@ceph-options"
@@ -194,8 +196,8 @@ class CephOptions(Overlay):
         """Whether daemons alone take it, and are said to as they run; the rest is in ceph.conf."""
         sections = {section for section, option in (*self._left, *self._pairs()) if option == name}
         of_daemons = not sections & {"global", "client"}
-        about = self._known.get(name, {})
-        return of_daemons and "runtime" in about.get("flags", ()) and not _any(name, _MADE_WITH)
+        is_read_anew = of_daemons and not _any(name, (*_MADE_WITH, _AT_CONNECT))
+        return is_read_anew and "runtime" in self._known.get(name, {}).get("flags", ())
 
     @property
     @override
@@ -341,7 +343,8 @@ class CephOptions(Overlay):
         return found
 
     def _wrong(self, site: Site, looks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-        expected = {f"osd.{osd.id}" for osd in site.osds}
+        # One that the file names, and is not there, runs with nothing.
+        expected = {f"osd.{osd.id}" for osd in site.osds} | {*self._options} - {*_KINDS}
         if self._of_clients():
             expected |= {f"client on {host}" for host in site.active_clients}
         for look in looks:

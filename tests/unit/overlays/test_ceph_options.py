@@ -135,6 +135,15 @@ def test_the_transition_is_the_options_own(profiles: Mapping[str, CephOptions]) 
     assert written["plain"].transition_to(written["plain"]) is Transition.NONE
 
 
+def test_what_messengers_agree_on_takes_new_connections() -> None:
+    """zlib between OSDs cost nothing: it was set live, and no OSD had connected since."""
+    packed = {"osd": {"ms_osd_compress_mode": "force"}}
+    overlays = told(configured(plain={}, packed=packed),
+                    ms_osd_compress_mode={**RUNTIME, "values": {"force": "force"}})  # fmt: skip
+    assert overlays["plain"].transition_to(overlays["packed"]) is Transition.RESTART
+    assert overlays["packed"].ceph_conf() == packed
+
+
 def test_clients_read_an_option_from_ceph_conf_though_daemons_could_take_it_live() -> None:
     overlays = told(
         configured(plain={}, cached={"client": {"rbd_cache": True}}),
@@ -142,6 +151,16 @@ def test_clients_read_an_option_from_ceph_conf_though_daemons_could_take_it_live
     )
     assert overlays["plain"].transition_to(overlays["cached"]) is Transition.RESTART
     assert overlays["cached"].ceph_conf() == {"client": {"rbd_cache": "true"}}
+
+
+@pytest.mark.parametrize("nobody", ["osd.99", "osd.00", "mon.z"])
+def test_an_option_of_a_daemon_that_is_not_there_is_not_proved(nobody: str) -> None:
+    """A typo changed nothing, every cell was proved, and the option made no difference."""
+    overlay = configured(plain={}, other={nobody: {"osd_mclock_profile": "balanced"}})["other"]
+    looks = [{"a": json.dumps({"osd.0": daemon("balanced"), "mon.x": daemon("balanced")})}] * 2
+    verdict = overlay.judge(SITE, *looks)
+    assert not verdict.proved
+    assert verdict.reason == f"{nobody} did not say which options it runs with: nothing came"
 
 
 def test_a_runtime_option_is_set_and_unset_through_sockets(
@@ -258,7 +277,7 @@ cluster:
   mons: {{a: {{a: 127.0.0.1}}}}
   mgrs: {{a: {{x: ~}}}}
   osd_file_size: 4G
-  osds_per_node: 1
+  osds_per_node: 3
   tmp_dir: /tmp/cbt
   configurations: {{plain: {{}}, other: {{ceph_options: {options}}}}}
 benchmarks:
