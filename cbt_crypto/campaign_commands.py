@@ -64,6 +64,7 @@ def check(
     cells = cells_of(campaign)
     plan(campaign)
     devices.check_distinct(campaign, cells)
+    preflight.check_cells(campaign, cells)
     answers: list[HostFinding] = []
     if hosts:
         engine = choose(checkout)

@@ -18,7 +18,7 @@ from cbt_crypto.plan.file import Campaign, read_campaign
 from cbt_crypto.plan.order import Pacing, cells_of
 from cbt_crypto.plan.show import plan_document, show_plan
 from cbt_crypto.plan.steps import plan
-from cbt_crypto.run.preflight.check import check_benchmarks
+from cbt_crypto.run.preflight.check import check_cells
 from cbt_crypto.run.resume import default_archive, finished_cells
 
 
@@ -63,8 +63,8 @@ def show(options: RunOptions, as_json: bool = False) -> None:
     campaign = with_conf(read_campaign(options.config_file), options.conf)
     say_notes(options.config_file, campaign.notes)
     engine = choose(options.checkout)
-    check_benchmarks(engine, cells_of(campaign))
     todo = plan(campaign, options.only, finished(options.archive, campaign, options.again))
+    check_cells(campaign, todo.to_measure, engine)
     if as_json:
         click.echo(json.dumps(plan_document(todo, options.archive), indent=2))
         return

@@ -293,6 +293,7 @@ BASE: dict[str, Any] = {
         "osds": ["o0", "o1"],
         "mons": {"head": {"a": "10.0.0.1"}},
         "mgrs": {"head": {"x": None}},
+        "replication": 2,
         # tests of the control turn it on
         "control": False,
     },

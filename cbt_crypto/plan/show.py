@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional
 
@@ -19,6 +20,7 @@ from cbt_crypto.plan.file.checks import origin_of
 from cbt_crypto.plan.layout import memory_warnings, site_of
 from cbt_crypto.plan.predict import Durations, Earlier, Forecast, in_words, load_words, predict
 from cbt_crypto.plan.steps import Deploy, Measure, Plan, Prefill, Step
+from cbt_crypto.plan.steps import plan as planned
 from cbt_crypto.results.repetition import FEWEST_PAIRS, FEWEST_ROUNDS, FIRST, loss_seen
 from cbt_crypto.units import about, counted
 
@@ -53,6 +55,7 @@ def _sentences(plan: Plan, earlier: Optional[Earlier]) -> Iterator[str]:
     yield _summary(plan)
     if earlier is None:
         yield _in_all(plan)
+        yield from _spared(plan)
     yield from _buys(plan, earlier)
     if earlier is not None:
         like = earlier.archive
@@ -196,10 +199,21 @@ def _in_all(plan: Plan) -> str:
     """What a person asks first, before any archive can tell it better."""
     left = Forecast(plan, now=lambda: 0.0).left()
     takes = f"{_most(plan)}about {about(left.seconds)} {left.give_or_take}"
-    rate = f"{Durations().fill_mib_per_s:g} MiB/s"
-    filling = f" that fills volumes at {rate}" if plan.prefill_mb else ""
-    return (f"In all {takes} on a small cluster{filling}; --like ARCHIVE, a short run on yours, "
-            "predicts yours.")  # fmt: skip
+    rate = Durations().fill_mib_per_s
+    fills = f", {about(plan.prefill_mb / rate)} of it to fill volumes at {rate:g} MiB/s"
+    return (f"In all {takes} on a small cluster{fills if plan.prefill_mb else ''}; --like ARCHIVE, "
+            "a short run on yours, predicts yours.")  # fmt: skip
+
+
+def _spared(plan: Plan) -> Iterator[str]:
+    """What a file that leaves `rebuild` out could spare, where that is a quarter or more."""
+    section = plan.campaign.cluster
+    if "rebuild" in section.model_fields_set or len(plan.to_measure) < len(plan.cells):
+        return
+    campaign = replace(plan.campaign, cluster=section.model_copy(update={"rebuild": "needed"}))
+    seconds = [Forecast(p, now=lambda: 0.0).left().seconds for p in (plan, planned(campaign))]
+    if seconds[1] < 0.75 * seconds[0]:
+        yield f"With rebuild: needed in the file's cluster, about {about(seconds[1])}."
 
 
 def _most(plan: Plan) -> str:

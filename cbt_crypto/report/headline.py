@@ -246,8 +246,10 @@ def _control(report: Report, of: str = "", key: str = "iops") -> Iterator[str]:
         which = f"the verdicts{of}" if of else "these verdicts"
         yield f"Control{of}: DIFFERS from the baseline that it repeats; do not trust {which}."
     elif fault := fault_of_control(report):
-        remedy = ("believe no percentage; measure more rounds, or longer",
-                  "run the campaign again")[report.lacks_control]  # fmt: skip
+        low, high = _ends(controls) or (100.0, 100.0)
+        most = max(high, 1e4 / low)
+        remedy = (f"believe no percentage between {1e4 / most:.0f} and {most:.0f}; measure more "
+                  "rounds, or longer", "run the campaign again")[report.lacks_control]  # fmt: skip
         yield f"Control{of}: {fault}; {remedy}."
     elif ends := _ends(controls):
         most = max(ends[1] - 100, 100 - ends[0], 1)

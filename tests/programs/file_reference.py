@@ -84,8 +84,9 @@ combination of the listed values is one cell, and the last key varies fastest. `
 mapping of more options, which vary faster than those outside it. An option in it replaces the same
 option above it.
 
-If only some combinations of a scenario make sense, give a list of such mappings, each with its own
-dimensions.
+If only some combinations of a scenario make sense, give each a name in `workloads`, as in
+`workloads: {small: {op_size: 4096, mode: randread}, large: {op_size: 4194304, mode: write}}`, or
+give a list of such mappings, each with its own dimensions.
 
 Several `iterations` are rounds: each measures every configuration once, in random order. Within a
 round, and with `order: sequential`, the cells of one configuration come one after another, in the

@@ -19,7 +19,8 @@ def test_one_thing_is_not_several() -> None:
 def test_check_counts_as_people_do(tmp_path: Path) -> None:
     path = tmp_path / "campaign.yaml"
     cluster = {
-        "head": "a", "clients": ["a"], "osds": ["a"], "mons": {"a": {"a": "10.0.0.1"}},
+        "head": "a", "clients": ["a"], "osds": ["a"], "replication": 1,
+        "mons": {"a": {"a": "10.0.0.1"}},
         "mgrs": {"a": {"x": None}}, "osds_per_node": 1, "control": False,
     }  # fmt: skip
     load = {"vol_size": 64, "time": 1, "op_size": 4096, "workloads": {"mode": ["randread"]}}

@@ -18,7 +18,7 @@ from cbt_crypto.cluster_overlays.base import Overlay, Transition
 from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.hosts.ceph_conf import ADMIN
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.plan.file.cluster import ClusterSection, PoolProfile, Rebuild
+from cbt_crypto.plan.file.cluster import CephSettings, ClusterSection, PoolProfile, Rebuild
 from cbt_crypto.plan.file.document import KeyPath
 from cbt_crypto.plan.file.field_types import HOST_NAME, meaning_of
 from cbt_crypto.results.repetition import FIRST
@@ -65,12 +65,7 @@ def of_deployed(cluster: ClusterSection, needs_cluster: bool = True) -> Iterator
     yield from _devices(cluster)
     for name, profile in cluster.pool_profiles.items():
         yield from _erasure(cluster, name, profile)
-        if profile.pgp_size > profile.pg_size:
-            path = ("cluster", "pool_profiles", name, "pgp_size")
-            yield path, f"is larger than pg_size, {profile.pg_size}; lower it"
-        if profile.min_size is not None and profile.min_size > profile.replication:
-            path = ("cluster", "pool_profiles", name, "min_size")
-            yield path, f"is larger than replication, {profile.replication}; lower it"
+        yield from _sizes(cluster, ("cluster", "pool_profiles", name), profile, needs_cluster)
 
 
 #: What is wrong with `iterations` that are fewer, where time is a precision.
@@ -110,9 +105,7 @@ def of_recovery(
     if "recovery" not in asked:
         return
     path = ("benchmarks", asked["recovery"], "recovery")
-    shared, replicas = cluster.osds_per_device, cluster.replication
-    osds = cluster.osds_per_node * (shared if isinstance(shared, int) else min(shared))
-    osds *= 1 if cluster.osd_drives else len(cluster.osds)
+    osds, replicas = _fewest_osds(cluster), cluster.replication
     sizes = [profile.replication for profile in cluster.pool_profiles.values()]
     replication = max(sizes, default=3)
     codes = [code.erasure_k + code.erasure_m for code in cluster.erasure_profiles.values()]
@@ -193,12 +186,31 @@ def _erasure(cluster: ClusterSection, name: str, profile: PoolProfile) -> Iterat
     if code is None:
         yield path, f'"{wanted}" is none of cluster.erasure_profiles; add it there'
         return
-    shared = cluster.osds_per_device
-    osds = len(cluster.osds) * cluster.osds_per_node
-    osds *= shared if isinstance(shared, int) else min(shared)
-    pieces = code.erasure_k + code.erasure_m
+    osds, pieces = _fewest_osds(cluster), code.erasure_k + code.erasure_m
     if osds < pieces:
         yield path, f"makes {pieces} pieces, and the cluster has {counted(osds, 'OSD')}; add OSDs"
+
+
+def _sizes(
+    cluster: ClusterSection, path: KeyPath, profile: PoolProfile, needs_cluster: bool
+) -> Iterator[Contradiction]:
+    if profile.pgp_size > profile.pg_size:
+        yield (*path, "pgp_size"), f"is larger than pg_size, {profile.pg_size}; lower it"
+    if profile.min_size is not None and profile.min_size > profile.replication:
+        yield (*path, "min_size"), f"is larger than replication, {profile.replication}; lower it"
+    of_all, osds = cluster.replication, _fewest_osds(cluster)
+    copies = max(of_all) if isinstance(of_all, list) else of_all or profile.replication
+    if needs_cluster and 0 < osds < copies and not profile.erasure_profile:
+        way = "lower it" if of_all else f"say cluster.replication: {osds}"
+        sentence = f"makes {copies} copies, and the cluster has {counted(osds, 'OSD')}"
+        yield (*(path[:1] if of_all else path), "replication"), f"{sentence}; add OSDs, or {way}"
+
+
+def _fewest_osds(cluster: ClusterSection) -> int:
+    """How many OSDs a cluster has, with the least of what is listed."""
+    shared = cluster.osds_per_device
+    each = cluster.osds_per_node * (shared if isinstance(shared, int) else min(shared))
+    return each * (1 if cluster.osd_drives else len(cluster.osds))
 
 
 def _neighbours(cluster: ClusterSection) -> Iterator[Contradiction]:
@@ -313,7 +325,10 @@ def _sentence(model: type[BaseModel], location: KeyPath, detail: Mapping[str, An
     if kind == "extra_forbidden":
         names = _names_at(model.model_json_schema(by_alias=False), location[:-1])
         key = str(location[-1])
-        return f"unknown key; {nearest(_ALSO.get(key, key), names)}"
+        if "settings" in names and key in CephSettings.model_fields:
+            return f"unknown key; write it in cluster.settings: {{{key}: ...}}"
+        also = _ALSO.get(key, key)
+        return f"unknown key; {nearest(also if also in names else key, names)}"
     if kind == "missing":
         return "is missing; docs/file.md describes it"
     if kind == "too_short":
@@ -332,7 +347,8 @@ def _sentence(model: type[BaseModel], location: KeyPath, detail: Mapping[str, An
 
 #: What fio, and people, call keys.
 _ALSO = {"bs": "op_size", "blocksize": "op_size", "rw": "mode", "ramp_time": "ramp",
-         "runtime": "time", "rounds": "iterations", "runs": "iterations"}  # fmt: skip
+         "runtime": "time", "rounds": "iterations", "runs": "iterations",
+         "size": "replication"}  # fmt: skip
 #: Of a section -> what a name in it has.
 _INSIDE = {"mons": "{{a: {}}}", "mgrs": "{{{}: ~}}", "configurations": "{{{}: {{}}}}"}
 _BYTES = {"op_size": 1, "vol_size": 1 << 20}

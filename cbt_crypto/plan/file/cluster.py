@@ -171,7 +171,7 @@ class PoolProfile(FileSection):
     """How a pool is made; CBT's keys."""
 
     pg_size: int = Field(128, ge=1, le=65536, description="pg_num of the pool")
-    pgp_size: int = Field(128, ge=1, le=65536, description="pgp_num of the pool; at most pg_size")
+    pgp_size: int = Field(128, ge=1, le=65536, description="pgp_num; pg_size when absent")
     replication: Count = Field(
         3, description="replicas of each object, on hosts of their own where there are enough hosts"
     )
@@ -192,6 +192,12 @@ class PoolProfile(FileSection):
     allow_ec_optimizations: bool = Field(
         False, description="the faster erasure code of Tentacle; needs Ceph 20 and erasure_profile"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _pgp_size_is_pg_size(cls, data: Any) -> Any:
+        count = data.get("pg_size") if isinstance(data, dict) else None
+        return {"pgp_size": count, **data} if isinstance(count, int) else data
 
 
 class Neighbours(FileSection):

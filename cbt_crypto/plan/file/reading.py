@@ -403,7 +403,7 @@ def _parts(file: CampaignFile, name: str, path: KeyPath, section: Any) -> list[t
     parts: list[tuple[KeyPath, Any]] = [((*path, n), part) for n, part in listed]
     all_parts: list[tuple[KeyPath, Any]] = []
     for part_path, part in parts or [(path, section)]:
-        named = named_workloads(part) if issubclass(SCENARIOS[name], OfUpstream) else None
+        named = named_workloads(part)
         if named is None:
             all_parts.append((part_path, part))
             continue
@@ -411,7 +411,8 @@ def _parts(file: CampaignFile, name: str, path: KeyPath, section: Any) -> list[t
         for workload, options in named.items():
             inner_path = (*part_path, "workloads", workload)
             inner = file.mapping(inner_path, options)
-            all_parts.append((inner_path, {**shared, **inner, "workload": workload}))
+            called = {"workload": workload} if issubclass(SCENARIOS[name], OfUpstream) else {}
+            all_parts.append((inner_path, {**shared, **inner, **called}))
     return all_parts
 
 

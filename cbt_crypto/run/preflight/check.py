@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Optional
 
 from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.cluster_overlays.stack import Stack
@@ -132,13 +133,17 @@ def survey_campaign(campaign: Campaign, engine: Engine, cells: Sequence[Cell]) -
     configurations = list(dict.fromkeys(cell.configuration for cell in cells))
     stacks = [Stack(campaign.configurations[name]) for name in configurations]
     _raise([*_local_tools(campaign, engine), *_conf_problems(campaign, configurations, stacks)])
-    _raise([*benchmarks_of_upstream(engine, cells), *engine.problems(campaign)])
-    _raise(target_of(campaign.cluster).problems(campaign, configurations))
+    _raise(engine.problems(campaign))
+    check_cells(campaign, cells, engine)
     for addresses in campaign.cluster.mons.values():
         for address in addresses.values():
             ceph_conf.mon_vector(address)
     site = site_of(campaign.cluster)
-    unknown = _unresolved(site)
+    unknown = {
+        host: "this name does not resolve; fix it in the file, or in DNS or /etc/hosts"
+        for host in site.hosts
+        if not is_local(host) and not _resolves(host)
+    }
     reachable = [host for host in site.hosts if host not in unknown]
     remote = Remote(engine.common, campaign.cluster.tmp_dir, campaign.cluster.user)
     wanted = [*checks(campaign, cells, stacks), *engine.requirements(campaign)]
@@ -243,14 +248,6 @@ def _conf_problems(campaign: Campaign, names: Sequence[str], stacks: Sequence[St
     ]
 
 
-def _unresolved(site: Site) -> dict[str, str]:
-    return {
-        host: "this name does not resolve; fix it in the file, or in DNS or /etc/hosts"
-        for host in site.hosts
-        if not is_local(host) and not _resolves(host)
-    }
-
-
 def _resolves(host: str) -> bool:
     answer = subprocess.run(["ssh", "-G", host], capture_output=True, text=True, check=False)
     lines = (line.partition(" ") for line in answer.stdout.splitlines())
@@ -271,6 +268,8 @@ def benchmarks_of_upstream(engine: Engine, cells: Sequence[Cell]) -> Iterator[st
         yield f"benchmarks.{name}: is upstream CBT's own; name a checkout of it with --cbt"
 
 
-def check_benchmarks(engine: Engine, cells: Sequence[Cell]) -> None:
-    """Raise UsageError for benchmarks that the engine does not have; looks at no host."""
-    _raise(benchmarks_of_upstream(engine, cells))
+def check_cells(campaign: Campaign, cells: Sequence[Cell], engine: Optional[Engine] = None) -> None:
+    """Raise UsageError for what the engine has not, or a cluster cannot be; looks at no host."""
+    configurations = list(dict.fromkeys(cell.configuration for cell in cells))
+    _raise(benchmarks_of_upstream(engine, cells) if engine else ())
+    _raise(target_of(campaign.cluster).problems(campaign, configurations))

@@ -58,6 +58,7 @@ class FakeHost:
             "head": "localhost",
             "clients": ["localhost"],
             "osds": ["localhost"],
+            "replication": 1,
             "mons": {"head": ..., "localhost": {"a": "127.0.0.1:13377"}},
             "mgrs": {"head": ..., "localhost": {"x": None}},
             "osd_file_size": "1G",

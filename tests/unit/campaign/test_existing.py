@@ -17,10 +17,12 @@ from typing import Any, Optional, cast
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from fake_hosts import FakeHandle, FakeHosts, Printed, framed
 
 from cbt_crypto.benchmarks.base import Volume
 from cbt_crypto.benchmarks.rbd import RbdKrbd
+from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.luks.mapping import CryptTable
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
@@ -75,6 +77,19 @@ def test_two_claims_that_exclude_each_other_are_refused(campaign_of: Make) -> No
     )
     (sentence,) = problems(campaign)
     assert '"A" cannot become "B"' in sentence
+
+
+@pytest.mark.parametrize("command", [["plan"], ["check", "--no-hosts"]])
+def test_the_file_alone_tells_so(write_campaign: Callable[..., Path], command: list[str]) -> None:
+    """`plan` and `check --no-hosts` had five hours of it for good."""
+    configurations = {"Open": {}, "Secret": {"secure_messenger": {}}}
+    file = str(write_campaign(cluster={**EXISTING, "configurations": configurations}))
+    result = CliRunner().invoke(cbt_crypto, [*command, file])
+    assert result.exit_code == 2
+    assert (
+        '"Open" cannot become "Secret", as with use_existing nothing is deployed' in result.output
+    )
+    assert CliRunner().invoke(cbt_crypto, ["plan", file, "--only", "Secret"]).exit_code == 0
 
 
 def test_clusters_of_our_own_have_no_such_problem(campaign_of: Make) -> None:

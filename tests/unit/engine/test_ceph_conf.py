@@ -230,6 +230,7 @@ def test_the_failure_domain_is_the_host_where_there_are_enough(
         cluster={
             "osds": osds,
             "osds_per_node": per_node,
+            "replication": ...,
             "pool_profiles": {"rbd": {"replication": replication}},
         }
     ).cluster

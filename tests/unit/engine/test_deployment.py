@@ -177,6 +177,7 @@ def test_what_the_monitors_are_told(campaign_of: Make, cluster_of: Cluster, note
         campaign_of(
             cluster={
                 "pool_profiles": {"rbd": {"pg_size": 64, "pgp_size": 32, "replication": 1}},
+                "replication": ...,
                 "settings": {"scrub": True},
             }
         )

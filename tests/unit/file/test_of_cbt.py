@@ -18,6 +18,7 @@ _CLUSTER: dict[str, Any] = {
     "head": "ceph@head",
     "clients": ["ceph@client"],
     "osds": ["ceph@osd"],
+    "osds_per_node": 3,
     "mons": ["ceph@mon0", "ceph@mon1"],
     "mgrs": {"mon0": {"x": None}},
     "fs": "xfs",

@@ -7,6 +7,7 @@ from typing import Any, Callable
 import pytest
 
 from cbt_crypto.cluster_overlays import OVERLAYS
+from cbt_crypto.plan.file import Campaign
 
 pytestmark = pytest.mark.unit
 
@@ -17,7 +18,7 @@ CLUSTER = """\
 cluster:
   head: a
   clients: [a]
-  osds: [a]
+  osds: [a, b, c]
   mons: {a: {a: 10.0.0.1}}
   mgrs: {a: {x: ~}}
 """
@@ -204,12 +205,58 @@ def test_cluster(problems_of: Problems, cluster: Any, key: str, sentence: str) -
             "cluster.pool_profiles.rbd.min_size",
             "is larger than replication, 2; lower it",
         ),
+        (
+            {"osd_memory_target": "8G"},
+            "cluster.osd_memory_target",
+            "unknown key; write it in cluster.settings: {osd_memory_target: ...}",
+        ),
+        (
+            {"pool_profiles": {"rbd": {"size": 3}}},
+            "cluster.pool_profiles.rbd.size",
+            'unknown key; did you mean "replication"?',
+        ),
+        # Its placement groups would never be clean, which an hour of waiting said.
+        (
+            {"replication": [1, 3]},
+            "cluster.replication",
+            "makes 3 copies, and the cluster has 2 OSDs; add OSDs, or lower it",
+        ),
+        (
+            {"replication": ..., "osds": ["o0"]},
+            "cluster.pool_profiles.rbd.replication",
+            "makes 3 copies, and the cluster has 1 OSD; add OSDs, or say cluster.replication: 1",
+        ),
     ],
 )
 def test_values_that_do_not_go_together(
     problems_of: Problems, cluster: Any, key: str, sentence: str
 ) -> None:
     assert problems_of(cluster=cluster)[key] == sentence
+
+
+def test_a_pool_has_as_many_groups_for_placement(campaign_of: Callable[..., Campaign]) -> None:
+    """`pg_size: 512` alone left pgp_num at 128, in silence."""
+    profiles = {"rbd": {"pg_size": 512}, "few": {"pg_size": 64, "pgp_size": 32}, "usual": {}}
+    pools = campaign_of(cluster={"pool_profiles": profiles}).cluster.pool_profiles
+    assert {name: pool.pgp_size for name, pool in pools.items()} == {
+        "rbd": 512, "few": 32, "usual": 128,
+    }  # fmt: skip
+
+
+def test_workloads_may_have_names_as_cbt_s_have(
+    campaign_of: Callable[..., Campaign], problems_of: Problems
+) -> None:
+    """ "unknown key; valid are" and 31 names were the answer."""
+    workloads = {"small": {"op_size": 4096, "mode": ["randread", "randwrite"], "iodepth": 16},
+                 "large": {"op_size": 4194304, "mode": "write", "time": 20}}  # fmt: skip
+    section = {"time": 10, "workloads": workloads}
+    found = campaign_of(benchmarks={"rbd_single_client": section}).scenarios["rbd_single_client"]
+    made = [(one.op_size, one.mode, one.time) for one in found]  # type: ignore[attr-defined]
+    assert made == [(4096, "randread", 10), (4096, "randwrite", 10), (4194304, "write", 20)]
+    workloads["large"]["op_sise"] = 1
+    assert list(problems_of(benchmarks={"rbd_single_client": section})) == [
+        "benchmarks.rbd_single_client.workloads.large.op_sise"
+    ]
 
 
 def test_a_number_beyond_what_python_prints(refusal_of: Refusal) -> None:

@@ -25,6 +25,7 @@ def write_campaign(path: Path, **cluster: object) -> Path:
         "osds": ["node1"],
         "mons": {"node0": {"a": "node0"}},
         "mgrs": {"node0": {"x": None}},
+        "replication": 1,
         **cluster,
     }
     benchmarks = {"rbd_single_client": {"op_size": 4096, "mode": "randread", "time": 5}}

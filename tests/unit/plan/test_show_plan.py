@@ -25,6 +25,20 @@ def shown(campaign_of: Callable[..., Campaign]) -> Callable[..., list[str]]:
     return lines
 
 
+def test_a_file_without_rebuild_learns_what_it_could_spare(
+    shown: Callable[..., list[str]],
+) -> None:
+    """70 minutes of measuring took 21 hours, and nothing named the key."""
+    configurations = {name: {"live": {"value": n}} for n, name in enumerate("ABCD")}
+    cluster = {"configurations": configurations, "iterations": 4}
+    benchmarks = {"rbd_single_client": {"time": 5, "vol_size": 2048}}
+    told = [line for line in shown(cluster=cluster, benchmarks=benchmarks) if "With" in line]
+    assert len(told) == 1 and "With rebuild: needed in the file's cluster, about " in told[0]
+    for rebuild in ("scenario", "needed"):
+        lines = shown(cluster={**cluster, "rebuild": rebuild}, benchmarks=benchmarks)
+        assert not [line for line in lines if "With" in line]
+
+
 def test_configurations_steps_and_sums(shown: Callable[..., list[str]]) -> None:
     lines = shown(
         cluster={
@@ -42,8 +56,8 @@ def test_configurations_steps_and_sums(shown: Callable[..., list[str]]) -> None:
     assert lines[-3:] == [
         "2 OSDs; 2 cells to measure; 1 rebuild, 1 live change; prefill of 2.0 GiB. Measuring takes "
         "2:02:00; deployments and prefill are extra.",
-        "In all about 2 h 3 min ±30 s on a small cluster that fills volumes at 100 MiB/s; --like "
-        "ARCHIVE, a short run on yours, predicts yours.",
+        "In all about 2 h 3 min ±30 s on a small cluster, 20 s of it to fill volumes at 100 MiB/s; "
+        "--like ARCHIVE, a short run on yours, predicts yours.",
         "One deployment of each configuration: percentages without a verdict; iterations: 4 or "
         "more gives one.",
     ]
@@ -97,6 +111,7 @@ def test_comparisons_are_counted_with_each_workload_s_own_baseline(
 ) -> None:
     """All cells but one counted, with the baseline's own under each further workload."""
     cluster = {"replication": [1, 2, 3], "baseline": {"replication": 1}, "iterations": 4}
+    cluster["osds_per_node"] = 2
     load = {"rbd_single_client": {"workloads": {"op_size": [4096, 8192]}}}
     (line,) = [line for line in shown(cluster=cluster, benchmarks=load) if "verdicts" in line]
     assert "ends in verdicts on 4 comparisons" in line

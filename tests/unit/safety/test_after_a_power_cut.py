@@ -61,7 +61,7 @@ def tuned(tmp_path: Path, programs: Any, monkeypatch: pytest.MonkeyPatch) -> Ite
 def campaign(bench: Bench, write_campaign: Callable[..., Path], tuned: Path) -> Campaign:
     _, place = bench.disk("disk")
     cluster = {
-        "head": "localhost", "clients": ["localhost"], "osds": ["localhost"],
+        "head": "localhost", "clients": ["localhost"], "osds": ["localhost"], "replication": 1,
         "mons": {"head": ..., "localhost": {"a": "127.0.0.1:13377"}},
         "mgrs": {"head": ..., "localhost": {"x": None}},
         "tmp_dir": bench.tmp_dir, "osd_devices": [place], "osds_per_node": 1,

@@ -106,7 +106,7 @@ def run(*words: Any) -> str:
 
 def on_localhost(tmp_path: Path, **cluster: Any) -> dict[str, Any]:
     return {
-        "head": "localhost", "clients": ["localhost"], "osds": ["localhost"],
+        "head": "localhost", "clients": ["localhost"], "osds": ["localhost"], "replication": 1,
         "mons": {"head": ..., "localhost": {"a": "127.0.0.1:13377"}},
         "mgrs": {"head": ..., "localhost": {"x": None}},
         "osd_file_size": "1G", "tmp_dir": str(tmp_path / "own"), **cluster,

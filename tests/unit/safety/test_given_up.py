@@ -37,7 +37,7 @@ def campaign_on(bench: Bench, write_campaign: Callable[..., Path]) -> Callable[.
 
     def make(*paths: str) -> Campaign:
         cluster: dict[str, Any] = {
-            "head": "localhost", "clients": ["localhost"], "osds": ["localhost"],
+            "head": "localhost", "clients": ["localhost"], "osds": ["localhost"], "replication": 1,
             "mons": {"head": ..., "localhost": {"a": "127.0.0.1:13377"}},
             "mgrs": {"head": ..., "localhost": {"x": None}},
             "tmp_dir": bench.tmp_dir, "osds_per_node": 1,

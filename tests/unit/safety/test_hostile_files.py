@@ -29,7 +29,8 @@ pytestmark = pytest.mark.unit
 
 CAMPAIGN: dict[str, Any] = {
     "cluster": {
-        "head": "a", "clients": ["a"], "osds": ["a"], "mons": {"a": {"a": "10.0.0.1"}},
+        "head": "a", "clients": ["a"], "osds": ["a"], "replication": 1,
+        "mons": {"a": {"a": "10.0.0.1"}},
         "mgrs": {"a": {"x": None}}, "osd_file_size": "1G", "settings": {"rbd_cache": True},
         "configurations": {"Plain": {}, "LUKS": {"luks": {"cipher": "aes-xts-plain64"}}},
     },

@@ -296,7 +296,7 @@ def test_an_archive_knows_its_devices(
     """Two loop devices of one size with each other's files: the second would have been wiped."""
     (mine, place), (other, elsewhere) = bench.disk("mine"), bench.disk("other")
     cluster = {
-        "head": "localhost", "clients": ["localhost"], "osds": ["localhost"],
+        "head": "localhost", "clients": ["localhost"], "osds": ["localhost"], "replication": 1,
         "mons": {"head": ..., "localhost": {"a": "127.0.0.1:13377"}},
         "mgrs": {"head": ..., "localhost": {"x": None}},
         "tmp_dir": bench.tmp_dir, "osd_devices": [place], "osds_per_node": 1, "wipe": True,
