@@ -90,6 +90,8 @@ class PlanDocument(_OfFormat):
     matrix: Matrix = {}
     cells: tuple[PlannedCell, ...] = Field((), max_length=MOST_CELLS)
     order: str = "sequential"
+    #: The campaign's file, as it was read.
+    document: Mapping[str, Any] = {}
 
     @field_validator("matrix")
     @classmethod

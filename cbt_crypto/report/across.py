@@ -220,7 +220,9 @@ def sentences(report: Report) -> Iterator[str]:
         shown = {k: v for k, v in own.items() if v is not None and v.differs}
         yield from _baselines(report, [row for row in rows if row.is_baseline], places[0], place)
         against = f"{place} against {places[0]}"
-        if not judged:
+        if not own:
+            yield f"{against}: only the baseline and the control are in both; nothing is judged."
+        elif not judged:
             yield f"{against}: no verdict; each archive needs four rounds."
         elif not shown:
             words = f"{counted(len(judged), 'percentage')} of the baseline"
@@ -236,9 +238,9 @@ def sentences(report: Report) -> Iterator[str]:
     unlike = [row[0] for grid in _hardware(report, places) for row in grid.sections[0][1]]
     if unlike:
         yield f"Their hosts differ in {', '.join(unlike)}."
-    lone = sum(len(row.cells) < len(places) for row in rows)
+    lone = [f"{row.name} ({', '.join(row.cells)})" for row in rows if len(row.cells) < len(places)]
     if lone:
-        yield f"{counted(lone, 'row')} of {len(rows)} were not measured in every archive."
+        yield f"Not in every archive: {', '.join(dict.fromkeys(lone))}."
 
 
 def _unseen(judged: Iterable[Comparison]) -> str:
@@ -337,11 +339,28 @@ def _point(row: _Row, name: str, report: Report, change: Optional[Comparison]) -
     return replace(point, caveats=caveats(report))
 
 
+#: Keys of a file's cluster that change what all its rows are measured on.
+_OF_ALL_ROWS = (
+    *("osds_per_node", "osds_per_device", "osd_file_size", "replication", "pool_profiles", "order"),
+    *("erasure_profiles", "settings", "conf_file", "auth_cipher", "neighbours", "rebuild", "turns"),
+)
+
+
+def files_differ(clusters: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """In what the file of an archive differs from the first one that is there."""
+    (first, known), *others = [(n, of) for n, of in clusters.items() if of] or [("", {})]
+    for name, cluster in others:
+        keys = [key for key in _OF_ALL_ROWS if cluster.get(key) != known.get(key)]
+        if keys:
+            yield f"{name}: its file differs from {first}'s in {', '.join(keys)}"
+
+
 def _unlike(reports: Mapping[str, Report]) -> Iterator[str]:
     """What has one name, or one column, in several archives and is not the same."""
     of_name: dict[str, Any] = {}
     of_table: dict[str, tuple[str, str]] = {}
     first = next(iter(reports.values()), None)
+    yield from files_differ({name: report.cluster for name, report in reports.items()})
     for archive, report in reports.items():
         if first is not None and report.baseline != first.baseline:
             yield f"{archive}: its percentages are of {report.baseline_name}, and not compared"

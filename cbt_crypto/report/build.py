@@ -170,7 +170,7 @@ def assemble(
         baseline.value, loads, comparisons, groups(environment, baseline.dimension),
         effects(matrix, loads),
     )  # fmt: skip
-    all_tables = tuple(comparer.table(table) for table in grouped)
+    all_tables = tuple(map(comparer.table, grouped))
     cells = chosen_cells(archive.plan.cells, options, baseline)
     tables = _shown(all_tables, cells) if options.only else all_tables
     shown = {cell.path for cell in cells}
@@ -184,6 +184,7 @@ def assemble(
         conclusions=conclude(free, archive.plan.configurations),
         environment={} if environment is None else environment.model_dump(mode="json"),
         configurations=archive.plan.configurations,
+        cluster=wording.mapping(archive.plan.document.get("cluster")),
         emulated_hosts=tuple(name for name, host in hosts.items() if host.emulated),
         notes=(
             *map(str, archive.problems),
@@ -204,8 +205,7 @@ def assemble(
     if control is not None or tested is not None:
         report = _with_control(report, all_tables, control, tested)
     told = headline(report, _tested(report, all_tables, control))
-    report = replace(report, headline=told, limits=tuple(limits(report)))
-    report = safe(report)
+    report = safe(replace(report, headline=told, limits=tuple(limits(report))))
     return anonymized(report) if options.anonymize else report
 
 

@@ -21,7 +21,7 @@ from cbt_crypto.archive.files import Malformed, Problem
 from cbt_crypto.archive.folder import Archive, Folder, open_archive
 from cbt_crypto.errors import UsageError
 from cbt_crypto.report import wording
-from cbt_crypto.report.across import began, minute, sentences
+from cbt_crypto.report.across import began, files_differ, minute, sentences
 from cbt_crypto.report.build import assemble, read_runs
 from cbt_crypto.report.figures.group import baseline_of, chosen_cells
 from cbt_crypto.report.model import Report, ReportOptions
@@ -65,7 +65,7 @@ def compare(
     rows = {run.planned.configuration: run.campaign for run in runs}
     _check_loads({n: [run.dimensions for run in runs if run.campaign == n] for n in archives})
     environment, problems, told = _environment(archives)
-    said = _of_the_runs(by_archive, told)
+    said = _of_the_runs(by_archive, told, archives)
     plan = PlanDocument(
         format=FORMAT,
         title=" and ".join(archives),
@@ -81,9 +81,13 @@ def compare(
     return replace(report, headline=(*report.headline, *said))
 
 
-def _of_the_runs(runs: Mapping[str, Sequence[Run]], told: Mapping[str, object]) -> list[str]:
+def _of_the_runs(
+    runs: Mapping[str, Sequence[Run]], told: Mapping[str, object], archives: Mapping[str, Path]
+) -> list[str]:
     """When each was measured, as it `told`; which have runs in common. UsageError for all."""
-    said = []
+    plans = {n: Folder(p).document("results/plan.json", PlanDocument) for n, p in archives.items()}
+    clusters = {n: wording.mapping(p.document.get("cluster")) for n, p in plans.items() if p}
+    said = [f"{words}." for words in files_differ(clusters)]
     known = {n: {r.identity for r in of if r.records} for n, of in runs.items()}
     for (one, its), (other, others) in combinations(known.items(), 2):
         same = f"{len(its & others)} of {counted(len(others), 'cell')}"
@@ -185,7 +189,7 @@ def _by_hardware(
         for name, archive in opened.items()
     }
     environment, problems, told = _environment(archives)
-    said = _of_the_runs(by_archive, told)
+    said = _of_the_runs(by_archive, told, archives)
     runs = [run for of_archive in by_archive.values() for run in of_archive]
     together = Archive(Folder(Path()), plan, environment, (*problems, *unlike))
     named = {name: name for name in archives}

@@ -484,6 +484,34 @@ def test_percentages_of_other_baselines_are_not_compared(synthetic: Any, tmp_pat
     assert "b: LUKS has other overlays than in the first archive that has it" in said
 
 
+def test_archives_that_share_the_control_alone_are_not_told_to_repeat(
+    synthetic: Any, tmp_path: Path
+) -> None:
+    """Both had eight rounds, and `each archive needs four rounds` was the reason."""
+    paths = {n: _archive(synthetic, tmp_path / n, 0.8, k) for k, n in enumerate(("a", "b"))}
+    _renamed(paths["b"], {"LUKS": "Secure"})
+    said = " ".join(compare(paths, ReportOptions()).headline)
+    assert "b against a: only the baseline and the control are in both" in said
+    assert "Not in every archive: LUKS (a), Secure (b)." in said
+
+
+def test_what_the_files_say_otherwise_of_the_cluster_is_told(
+    synthetic: Any, tmp_path: Path
+) -> None:
+    """Two replicas against three: "hosts, versions, dates or files" was all that was said."""
+    paths = {n: _archive(synthetic, tmp_path / n, 0.8, k) for k, n in enumerate(("a", "b", "c"))}
+    for name, copies in (("a", 2), ("b", 3)):
+        cluster = {"osds": [name], "replication": copies, "settings": {"osd_memory_target": name}}
+        document = {"cluster": cluster, "benchmarks": {}}
+        _edited(paths[name] / "results/plan.json", lambda p, d=document: p.update(document=d))
+    _edited(paths["c"] / "results/plan.json", lambda plan: plan.update(document={"cluster": ["x"]}))
+    differ = "b: its file differs from a's in replication, settings"
+    assert f"{differ}." in compare(paths, ReportOptions()).headline
+    reports = {name: build(path) for name, path in paths.items()}
+    assert differ in list(caveats_of(reports))
+    assert not [s for s in caveats_of({"a": reports["a"], "c": reports["c"]}) if "differs" in s]
+
+
 def test_cells_of_another_length_are_told(synthetic: Any, tmp_path: Path) -> None:
     """A history of runs of 12 s and of 600 s said nothing of it."""
     here = _archive(synthetic, tmp_path / "a", 0.8, 1)
