@@ -14,7 +14,7 @@ from cbt_crypto.report.wording import map_text, mapping
 
 #: What may be an address; `ipaddress` knows.
 _ADDRESS = re.compile(
-    r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?!\.?\d)|(?<![\w:])[0-9a-fA-F:]*:[0-9a-fA-F:.]*(?<![.])"
+    r"(?<!\d)(?<!\d\.)\d{1,3}(?:\.\d{1,3}){3}(?!\.?\d)|(?<![\w:])[0-9a-fA-F:]*:[0-9a-fA-F:.]*(?<![.])"
 )
 #: A network card's own; InfiniBand's has 20 bytes. Or a card that is called by it.
 _MAC = re.compile(
@@ -156,7 +156,9 @@ class Hider:
 
     def _address(self, match: re.Match[str]) -> str:
         text = match.group()
-        return self._numbered("address", text) if _is_address(text) else text
+        # Behind most addresses of version 6 comes a colon, and why.
+        own = text if _is_address(text) else text.removesuffix(":")
+        return self._numbered("address", own) + text[len(own) :] if _is_address(own) else text
 
     def _numbered(self, kind: str, name: str) -> str:
         count = sum(known_kind == kind for known_kind, _ in self._numbers)

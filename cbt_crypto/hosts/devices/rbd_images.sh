@@ -52,6 +52,9 @@ is_image() {
     esac
     origin=$SYS/bus/rbd/devices/${1#rbd}
     [ -e "$origin/name" ] || return 1
+    # One of a namespace, or a snapshot, has the same name and is none of ours.
+    [ -z "$(cat "$origin/pool_ns" 2> /dev/null)" ] || return 1
+    case $(cat "$origin/current_snap" 2> /dev/null) in ''|-) ;; *) return 1 ;; esac
     [ "$(cat "$origin/cluster_fsid" "$origin/pool" "$origin/name" | tr '\n' ' ')" = "$2 $3 $4 " ]
 }
 

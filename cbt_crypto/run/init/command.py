@@ -173,13 +173,14 @@ def of_inventory(path: Path, limit: Optional[str]) -> tuple[str, ...]:
         groups = json.loads(answer.stdout)
         known = groups["_meta"]["hostvars"]
         names = [name for group in groups.values() for name in group.get("hosts", ())]
-        hosts = [str(known.get(name, {}).get("ansible_host", name)) for name in names]
-        ports = {name: str(known.get(name, {}).get("ansible_port", _SSH_PORT)) for name in names}
+        said = {name: known.get(name, {}) for name in names}
+        hosts = [str(v.get("ansible_host", v.get("ansible_ssh_host", n))) for n, v in said.items()]
+        ports = {n: v.get("ansible_port", v.get("ansible_ssh_port", 22)) for n, v in said.items()}
     except NONSENSE:
         hosts, ports = [], {}
     for name, port in ports.items():
         # Behind one address they may be machines of their own; port 22 is the address's.
-        if port != _SSH_PORT:
+        if str(port) != _SSH_PORT:
             raise UsageError(
                 f"--inventory {path}: {name} has ssh at port {port}; campaigns know only what "
                 "~/.ssh/config says: write Host and Port there, and name it with --hosts alone"

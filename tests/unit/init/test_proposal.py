@@ -312,6 +312,18 @@ def test_an_inventory_with_ports(programs: Any, tmp_path: Path) -> None:
         of_inventory(tmp_path, None)
 
 
+def test_names_that_ansible_had_earlier_count(programs: Any, tmp_path: Path) -> None:
+    """Drives of whatever has the inventory's name in DNS were proposed."""
+    hosts: dict[str, Any] = {"osd0": {"ansible_ssh_host": "10.0.0.9"}}
+    document = {"_meta": {"hostvars": hosts}, "osds": {"hosts": ["osd0"]}}
+    programs("ansible-inventory", f"echo '{json.dumps(document)}'")
+    assert of_inventory(tmp_path, None) == ("10.0.0.9",)
+    hosts["osd0"]["ansible_ssh_port"] = 2201
+    programs("ansible-inventory", f"echo '{json.dumps(document)}'")
+    with pytest.raises(UsageError, match="osd0 has ssh at port 2201"):
+        of_inventory(tmp_path, None)
+
+
 def test_an_inventory_that_cannot_be_had_is_a_sentence(
     programs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,6 +63,11 @@ def test_a_domain_that_is_called_like_a_host() -> None:
         ("node1_public node1-eth0 mon.node1_x", "host1_public host1-eth0 mon.host1_x"),
         ("at 10.0.0.1. At node1.lab.example.", "at address1. At host1."),
         ("version 1.2.3.4.5", "version 1.2.3.4.5"),
+        (
+            "connect to fd00::1: refused, ab:cd::1: no route",
+            "connect to address1: refused, address2: no route",
+        ),
+        ("ip.10.0.0.1 and x.10.1.2.3:6", "ip.address1 and x.address2:6"),
         ("/Users/alice/x", "/Users/user1/x"),
         ("does client.alice's key let it in?", "does client.user1's key let it in?"),
         ("/etc/ceph/ceph.client.alice.keyring", "/etc/ceph/ceph.client.user1.keyring"),

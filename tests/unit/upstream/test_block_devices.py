@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from cbt_crypto.benchmarks.upstream import Kvmrbdfio, OnDevices, Rawfio
 from cbt_crypto.engine.upstream.cell import NativeBenchmark
 from cbt_crypto.errors import HostError, RunError
+from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import destroy, rbd_images
 from cbt_crypto.hosts.devices.identity_on_host import TAG
 from cbt_crypto.hosts.site import Site
@@ -51,6 +52,26 @@ def test_a_free_device_is_lent_and_emptied(bench: Bench) -> None:
         bench.good(of.after(bench.tmp_dir))
         assert disk.read_bytes().startswith(TAG)
     assert judged(bench, of) is None
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "is_ours"),
+    [("pool_ns", "", True), ("current_snap", "-", True), ("pool_ns", "theirs", False),
+     ("current_snap", "before", False)],
+)  # fmt: skip
+def test_an_image_of_a_namespace_and_a_snapshot_are_not_unmapped(
+    tmp_path: Path, file: str, text: str, is_ours: bool
+) -> None:
+    """They have the name of our image, and /sys tells them apart in files of their own."""
+    shown = tmp_path / "sys/bus/rbd/devices/0"
+    shown.mkdir(parents=True)
+    of = {"cluster_fsid": "FS", "pool": "rbd", "name": "img", file: text}
+    for name, value in of.items():
+        (shown / name).write_text(f"{value}\n")
+    called = shell.calling(rbd_images.__file__, "prove rbd0 FS rbd img")
+    script = f"set -eu\nSYS={tmp_path}/sys PREFIX=p\n{called}"
+    done = subprocess.run(["sh", "-c", script], check=False)
+    assert (done.returncode == 0) is is_ours
 
 
 @pytest.mark.parametrize("place", [0, 3 << 20, 63 << 20])
