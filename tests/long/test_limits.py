@@ -36,11 +36,20 @@ LIMITS = {
     8192: "other processes",
     32768: "a device",
     65536: "a network link",
+    4096: "a client's thread",
 }
 BENCHMARKS = {
     "rbd_single_client_sync": {**_IO, "mode": "randwrite", "op_size": [16384, 8192]},
     "rbd_single_client": {**_IO, "iodepth": 16, "mode": "randwrite", "op_size": [32768, 65536]},
-}
+    "rbd_multi_client": {
+        **_IO, "iodepth": 8, "mode": "randread", "op_size": 4096, "volumes_per_client": 1,
+    },
+}  # fmt: skip
+#: fio as a client that computes for 4 ms on each of its IOs.
+_BUSY_FIO = """#!/bin/sh
+case "$*" in *--time_based*) set -- "$@" --thinktime=4000 --thinktime_spin=4000 ;; esac
+exec fio "$@"
+"""
 _THROTTLE = Path("/sys/fs/cgroup/blkio")
 _SHAPED = "ip link set lo up && tc qdisc add dev lo root tbf rate 100mbit burst 256k limit 10m"
 _WRITES_A_SECOND = 30
@@ -121,7 +130,11 @@ def named(disk: Path) -> dict[int, list[str]]:
         disk, 13371, control=False, order="sequential", iterations=TIMES,
         pool_profiles={"rbd": {"pg_size": 16, "pgp_size": 16, "replication": 1}},
     )  # fmt: skip
-    document = {"cluster": cluster, "benchmarks": BENCHMARKS}
+    busy_fio = disk / "fio"
+    busy_fio.write_text(_BUSY_FIO)
+    busy_fio.chmod(0o755)
+    client = {**BENCHMARKS["rbd_multi_client"], "fio_cmd": str(busy_fio)}
+    document = {"cluster": cluster, "benchmarks": {**BENCHMARKS, "rbd_multi_client": client}}
     config, archive, said = disk / "campaign.yaml", disk / "archive", disk / "said"
     config.write_text(yaml.safe_dump(document, sort_keys=False))
     command = [sys.executable, str(ROOT / "cbt.py"), "-a", str(archive), str(config)]
