@@ -20,7 +20,7 @@ from cbt_crypto.hosts.ceph_conf import ADMIN
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.file.cluster import CephSettings, ClusterSection, PoolProfile, Rebuild
 from cbt_crypto.plan.file.document import KeyPath
-from cbt_crypto.plan.file.field_types import HOST_NAME, meaning_of
+from cbt_crypto.plan.file.field_types import meaning_of
 from cbt_crypto.results.repetition import FIRST
 from cbt_crypto.units import counted, parse_size, size_text, whole
 
@@ -335,9 +335,10 @@ def _sentence(model: type[BaseModel], location: KeyPath, detail: Mapping[str, An
         return "is empty; give at least one"
     given = detail.get("input")
     if kind == "string_pattern_mismatch":
-        pattern = detail["ctx"]["pattern"]
-        several = "; write each host" if pattern == HOST_NAME and "[" in str(given) else ""
-        return f"must be {meaning_of(pattern)}, not {_shown(given)}{several}"
+        what, size = meaning_of(detail["ctx"]["pattern"]), parse_size(str(given))
+        hosts = "each host" if what.startswith("one host") and "[" in str(given) else ""
+        write = size_text(size) if size and "units" in what else hosts
+        return f"must be {what}, not {_shown(given)}{'; write ' if write else ''}{write}"
     if kind in _MUST_BE:
         return f"{_MUST_BE[kind]}, not {_shown(given)}{_hint(kind, location, given)}"
     message = str(detail["msg"]).removeprefix("Value error, ").removeprefix("Input ")

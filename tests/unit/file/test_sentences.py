@@ -126,7 +126,7 @@ def test_everything_that_is_wrong_is_said_at_once(refusal_of: Refusal) -> None:
         (
             {"osd_file_size": "8GB"},
             "cluster.osd_file_size",
-            "must be a number with one of the units K, M, G, T, as 16G, not '8GB'",
+            "must be a number with one of the units K, M, G, T, as 16G, not '8GB'; write 8G",
         ),
         ({"fs": "xfs"}, "cluster.fs", "should be 'bluestore', not 'xfs'"),
         (
