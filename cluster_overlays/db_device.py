@@ -264,16 +264,8 @@ def _links_in(text: str) -> dict[str, dict[str, str]]:
 
 def _links(osd: Osd) -> str:
     """Shell text that prints where an OSD's directory says its database and log are."""
-    ask = f"echo osd.{osd.id} $part"
-    if not osd.is_existing:
-        place = f"{shlex.quote(osd.data_dir)}/$part"
-        return f'for part in block.db block.wal; do {ask} "$(readlink {place})"; done'
-    place = f'"/proc/$(cat {shlex.quote(osd.pid_file)})/root"{shlex.quote(osd.data_dir)}'
-    return (
-        f"if $SUDO test -d {place}; then for part in block.db block.wal; do\n"
-        f'{ask} "$($SUDO readlink {place}/$part || '
-        f'{{ ! $SUDO test -e {place}/$part || echo file; }})"; done; fi'
-    )
+    of_process = osd.pid_file if osd.is_existing else ""
+    return shell.call(__file__, "links_of", f"osd.{osd.id}", osd.data_dir, of_process)
 
 
 def _base(osd: Osd) -> str:
@@ -285,12 +277,5 @@ def _notes(site: Site) -> str:
 
 
 def _room(host: str, disk: str, count: int, size: str) -> Requirement:
-    quoted, needed = shlex.quote(disk), count * size_bytes(size)
-    script = (
-        f"have=$($SUDO blockdev --getsize64 {quoted} 2>/dev/null || echo 0)\n"
-        # LVM keeps its own data in the first MiB, and the rest in whole extents of 4 MiB.
-        f'if [ "$have" -ge {needed + (5 << 20)} ]; then echo ok\n'
-        f'else echo {quoted} "has $have bytes for {count} OSDs with {size} each; lower '
-        'db_device.size"; fi'
-    )
-    return Requirement(f"room on {disk}", (host,), script)
+    words = (disk, str(count * size_bytes(size)), f"{count} OSDs with {size} each")
+    return Requirement(f"room on {disk}", (host,), shell.call(__file__, "room", *words))

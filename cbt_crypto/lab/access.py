@@ -42,19 +42,8 @@ def config(lab: Lab) -> str:
         f"    HostKeyAlias {node.name}\n"
         for node in lab.nodes
     ]
-    common = (
-        "Host *\n"
-        "    User root\n"
-        f'    IdentityFile "{keys / "id_ed25519"}"\n'
-        "    IdentitiesOnly yes\n"
-        "    BatchMode yes\n"
-        f'    UserKnownHostsFile "{keys / "known_hosts"}"\n'
-        "    GlobalKnownHostsFile /dev/null\n"
-        "    StrictHostKeyChecking yes\n"
-        "    GSSAPIAuthentication no\n"
-        "    LogLevel ERROR\n"
-    )
-    return "\n".join([*blocks, common])
+    common = Path(__file__).with_name("ssh.conf").read_text(encoding="utf-8")
+    return "\n".join([*blocks, common.format(keys=keys)])
 
 
 def command(lab: Lab, node: Node, *remote: str, tty: bool = False) -> list[str]:
@@ -129,12 +118,9 @@ def _answers(lab: Lab, node: Node) -> bool:
 
 
 #: An emulated CPU takes seconds to agree on keys: pdsh between vm nodes does so once a node.
-_SHARE_CONNECTIONS = """\
-Host node*
-    ControlMaster auto
-    ControlPath /run/ssh-%C
-    ControlPersist 600
-"""
+_SHARE_CONNECTIONS = (
+    "Host node*\n    ControlMaster auto\n    ControlPath /run/ssh-%C\n    ControlPersist 600\n"
+)
 
 
 def make_keys(lab: Lab) -> None:

@@ -18,7 +18,7 @@ from typing import Optional
 import psutil
 
 from cbt_crypto.errors import RunError, UsageError
-from cbt_crypto.hosts import marked_processes
+from cbt_crypto.hosts import marked_processes, shell
 from cbt_crypto.hosts.directories import cache_dir
 from cbt_crypto.lab import access
 from cbt_crypto.lab.access import make_disks
@@ -296,19 +296,6 @@ _NETWORK = ipaddress.IPv4Network("10.231.0.0/24")
 _LOOPBACK = "127.0.0.1"
 #: Where ports of a lab are looked for.
 PORTS = range(20000, 32000)
-#: A first cgroup, for which the kernel rewrites code, before the other CPUs. Partitions, and the
-#: word that these are no spinning disks: Ceph takes virtio disks for such, and BlueStore would then
-#: write small data twice.
-_LAST_STEPS = """
-mkdir /sys/fs/cgroup/lab
-for cpu in /sys/devices/system/cpu/cpu*/online; do
-    [ ! -e "$cpu" ] || echo 1 > "$cpu"
-done
-for disk in /sys/block/vd*; do
-    [ ! -e "$disk" ] || echo 0 > "$disk/queue/rotational"
-done
-/usr/lib/cbt-crypto-lab/disks
-"""
 
 
 def check_machine(shape: Shape) -> None:
@@ -362,7 +349,7 @@ class Nodes:
     def finish(self) -> None:
         """What is left to do on nodes that answer: all CPUs, partitions on the data disks."""
         for node in self.lab.nodes:
-            access.run(self.lab, node, _LAST_STEPS)
+            access.run(self.lab, node, shell.call(__file__, "last_steps"))
 
     def problem(self, node: Node) -> Optional[str]:
         """One sentence when the node has ended, else None."""

@@ -94,15 +94,7 @@ def ask_script(
     cipher: Optional[str], authtool: str = "ceph-authtool", monmaptool: str = "monmaptool"
 ) -> str:
     """Shell text for a monitor's host that prints a key of `cipher`, if the release can choose."""
-    choice = f"--key-type {shlex.quote(cipher)}" if cipher else ""
-    make = shlex.quote(authtool)
-    return (
-        f"choice='{choice}'\n"
-        f"{make} --help 2>&1 | grep -q -e --key-type || choice=\n"
-        f"{make} --gen-print-key $choice\n"
-        f"{shlex.quote(monmaptool)} --help 2>&1 | grep -q -e --auth-service-cipher "
-        f"&& echo {_MONMAP_WORD} || :"
-    )
+    return shell.call(__file__, "key_of", cipher or "", authtool, monmaptool, _MONMAP_WORD)
 
 
 def key_form(printed: str) -> KeyForm:

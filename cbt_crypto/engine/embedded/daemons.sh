@@ -30,3 +30,14 @@ python_of_ceph() {
     python=$(sed -n '1s/^#! *//p' "$ceph")
     (cd / && ${python:-python3} - "$conf" "$@")
 }
+
+# Prints a key of cipher $1, where $2 can choose one, and $4 where $3 knows ciphers too.
+key_of() {
+    kind=
+    if [ -n "$1" ] && "$2" --help 2>&1 | grep -q -e --key-type; then
+        kind="--key-type $1"
+    fi
+    # shellcheck disable=SC2086
+    "$2" --gen-print-key $kind
+    ! "$3" --help 2>&1 | grep -q -e --auth-service-cipher || echo "$4"
+}

@@ -137,11 +137,7 @@ _FILE = "@live"
 
 def script(run_dir: str) -> str:
     """Shell text that prints the last lines of a host's processes."""
-    return (
-        f"cd {shlex.quote(run_dir)} 2>/dev/null || exit 0\n"
-        f'for file in live.*; do [ -f "$file" ] || continue; echo "{_FILE}"; '
-        f'tail -c {_END} "$file" | tr "\\r" "\\n"; echo; done'
-    )
+    return shell.call(__file__, "last_lines", run_dir, _FILE, str(_END))
 
 
 def parse_live(printed: Mapping[str, str], processes: int, in_flight: Optional[int]) -> LiveFigures:

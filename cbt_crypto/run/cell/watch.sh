@@ -42,3 +42,14 @@ ask_to_end() {
     n=0; while is_watching && [ $n -lt 24 ]; do sleep 0.0$((n < 5 ? 1 : 5)); n=$((n + 1)); done
     is_watching || rm -f "$watched.pid"
 }
+
+# Of each process whose output is in $1, behind a line with $2, the last $3 characters.
+last_lines() {
+    cd "$1" 2> /dev/null || return 0
+    for file in live.*; do
+        [ -f "$file" ] || continue
+        echo "$2"
+        tail -c "$3" "$file" | tr '\r' '\n'
+        echo
+    done
+}
