@@ -65,8 +65,11 @@ class CephBuild(Overlay):
                 f"ceph_build: fio does not start with the libraries below {self.prefix}; it has "
                 "another C library, or leave `clients` out"
             )
-            check = f"{self._client_environment} fio --version >/dev/null 2>&1"
-            check = f"{check} && echo ok || echo {shlex.quote(sentence)}"
+            asked = {"prefix": self.prefix, "as_root": False, "libraries_alone": True}
+            owners = shell.python(shell.program(ceph_build_on_host), asked)
+            check = f'said=$(\n{owners}\n)\n[ "$said" = ok ] || {{ echo "$said"; exit; }}\n'
+            check += f"{self._client_environment} fio --version >/dev/null 2>&1"
+            check = f"(\n{check} && echo ok || echo {shlex.quote(sentence)}\n)"
             needs.append(Requirement("librbd of clients", site.clients, check))
         return needs
 

@@ -7,6 +7,7 @@ import glob
 import json
 import os
 import shlex
+import struct
 import sys
 from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
@@ -17,6 +18,8 @@ from cbt_crypto.hosts.trust_on_host import distrust, owners
 PROGRAMS = (
     "ceph-mon", "ceph-mgr", "ceph-osd", "ceph-authtool", "monmaptool", "osdmaptool", "ceph-conf",
 )  # fmt: skip
+#: What an ELF file's parts and tags are called.
+_LOADED, _DYNAMIC, _STRINGS, _SEARCHED = 1, 2, 5, (15, 29)
 _LOADERS = ("lib64/ld-linux-x86-64.so.2", "lib/ld-linux-aarch64.so.1")
 
 
@@ -44,11 +47,47 @@ def check_owners(prefix: str, as_root: bool) -> None:
     check_nobody_replaces(prefix, prefix, as_root)
     for path in started(prefix):
         check_owner(path, as_root)
+        check_searched(path, prefix)
         real = os.path.realpath(path)
         # What is masked leads to /dev/null, which is nothing that is run.
-        leads_out = os.path.islink(path) and not real.startswith(prefix + "/")
-        if leads_out and (os.path.isfile(real) or os.path.isdir(real)):
-            check_elsewhere(path, real, as_root)
+        if os.path.islink(path) and (os.path.isfile(real) or os.path.isdir(real)):
+            if not real.startswith(prefix + "/"):
+                check_elsewhere(path, real, as_root)
+            for place in (*way(prefix, real), *everything_below(real)):
+                check_owner(place, as_root)
+
+
+def check_searched(path: str, prefix: str) -> None:
+    """Raise Refused where libraries would be loaded of a directory that is not the build's."""
+    for place in searched_first(path):
+        real = os.path.realpath(place.replace("${ORIGIN}", "$ORIGIN").replace(
+            "$ORIGIN", os.path.dirname(path)))  # fmt: skip
+        if not (real + "/").startswith((prefix + "/", "/usr/lib", "/lib")) or place[:1] not in "/$":
+            raise Refused(f"{path} has libraries of {place or 'the working directory'} loaded; "
+                          "remove its RPATH with chrpath -d")  # fmt: skip
+
+
+def searched_first(path: str) -> Iterator[str]:
+    """DT_RPATH and DT_RUNPATH of an ELF file of this machine's kind; nothing of any other file."""
+    if os.path.islink(path) or not os.path.isfile(path):
+        return
+    with open(path, "rb") as file:
+        head = file.read(64)
+        if head[:5] != b"\x7fELF\x02" or len(head) < 64:
+            return
+        file.seek(struct.unpack_from("=Q", head, 32)[0])
+        size, count = struct.unpack_from("=HH", head, 54)
+        parts = list(struct.iter_unpack("=IIQQQQQQ", file.read(size * count)))
+        tags = []  # type: List[Tuple[int, int]]
+        for kind, _, offset, _, _, length, _, _ in parts:
+            file.seek(offset)
+            tags += list(struct.iter_unpack("=QQ", file.read(length))) if kind == _DYNAMIC else []
+        for tag, value in tags:
+            if tag in _SEARCHED:
+                address = dict(tags)[_STRINGS] + value
+                file.seek(next(address - part[3] + part[2] for part in parts if part[0] == _LOADED
+                               and part[3] <= address < part[3] + part[5]))  # fmt: skip
+                yield from os.fsdecode(file.read(4096).split(b"\0")[0]).split(":")
 
 
 def check_elsewhere(path: str, real: str, as_root: bool) -> None:
@@ -88,17 +127,21 @@ def check_owner(path: str, as_root: bool) -> None:
 def started(prefix: str) -> List[str]:
     """The prefix, and everything that programs of it may load: programs, libraries, modules."""
     paths = [prefix]
-    tops = [f"{prefix}/{usr}{name}" for usr in ("", "usr/")
-            for name in ("bin", "sbin", "lib", "lib64", "local/lib", "share/ceph")]  # fmt: skip
-    if os.path.isdir(prefix + "/usr"):
-        paths.append(prefix + "/usr")
-    for top in tops:
-        real = os.path.realpath(top)
-        if os.path.isdir(top) and not (real + "/").startswith(prefix + "/"):
-            raise Refused(f"{top} leads to {real}, which is not below {prefix}; copy it there")
-        if os.path.isdir(top) and not os.path.islink(top):
-            paths += [top, *everything_below(top)]
-    return paths
+    for name in ("bin", "sbin", "lib*", "local/lib", "share/ceph"):
+        for top in glob.glob(f"{prefix}/{name}") + glob.glob(f"{prefix}/usr/{name}"):
+            real = os.path.realpath(top)
+            if os.path.isdir(top) and not (real + "/").startswith(prefix + "/"):
+                raise Refused(f"{top} leads to {real}, which is not below {prefix}; copy it there")
+            if os.path.isdir(top):
+                paths += [*way(prefix, top), *way(prefix, real), *everything_below(real)]
+    return list(dict.fromkeys(paths))
+
+
+def way(prefix: str, path: str) -> Iterator[str]:
+    """A path and the directories that lead to it, below the prefix."""
+    while path.startswith(prefix + "/"):
+        yield path
+        path = os.path.dirname(path)
 
 
 def _first(prefix: str, *patterns: str) -> Optional[str]:
@@ -190,13 +233,14 @@ def write(prefix: str, folder: str) -> None:
 
 
 def main() -> int:
-    """With a JSON object of `prefix`, `as_root` and, to write the programs, `folder`."""
+    """With JSON: `prefix`, `as_root`; `folder` to write programs; `libraries_alone` of clients."""
     given = json.loads(sys.argv[1])
     # Monitors and managers are the user's, also where root writes what starts them.
     os.umask(0o022)
     try:
         check_owners(given["prefix"], given["as_root"])
-        layout(given["prefix"])
+        if not given.get("libraries_alone"):
+            layout(given["prefix"])
         if given.get("folder"):
             write(given["prefix"], given["folder"])
     except Refused as error:

@@ -109,6 +109,9 @@ class OsdService(Overlay):
         cache = facts["environment"].get(CACHE)
         if cache != str(self.tcmalloc_cache):
             return f"it runs with {CACHE}={cache or ''} and not {self.tcmalloc_cache}"
+        for name, value in facts["environment"].items():
+            if value and name != CACHE and self.is_present:
+                return f"it runs with {name}={value}, which a service does not have"
         if facts["open_files"] == str(self.open_files):
             return None
         is_all = facts["open_files"] == facts["open_files_allowed"]

@@ -104,7 +104,7 @@ def check_under_load(known: Mapping[str, Any], load_from: float) -> None:
     began, what = known.get("scrub_at"), "scrubbing began"
     if began is None:
         began, what = known["out_at"], "the OSD went out"
-    if began < load_from:
+    if not began >= load_from:
         raise RunError(
             f"{what} {load_from - began:.1f} s before the workload was past its ramp, as it "
             f"started late; make {'recovery' if 'out_at' in known else 'scrub'} longer"

@@ -102,7 +102,8 @@ def check_load(neighbours: Neighbours, host: str, measured: Mapping[str, float])
     """Raise RunError when a host's neighbours ended, or got less than `least_percent`."""
     if not measured["processes"]:
         raise RunError(f"{host}: the neighbours' stress-ng ended before the cell did")
-    if measured["cores"] < measured["asked"] * neighbours.least_percent / 100:
+    # Nor is what is no number enough.
+    if not measured["cores"] >= measured["asked"] * neighbours.least_percent / 100:
         raise RunError(
             f"{host}: the neighbours' stress-ng got {measured['cores']:g} of the "
             f"{measured['asked']:g} cores that it asked for"

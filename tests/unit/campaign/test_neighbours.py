@@ -102,6 +102,8 @@ def test_too_little_fails_the_cell(cpu_s: float, processes: int, sentence: str) 
     found = subject.got(LOAD, {"cpu_s": 0.0, "processes": 3, "time": 0.0}, after)
     with pytest.raises(RunError, match=sentence):
         subject.check_load(LOAD, "o0", found)
+    with pytest.raises(RunError, match="got nan of the"):
+        subject.check_load(LOAD, "o0", {**found, "processes": 1.0, "cores": float("nan")})
     assert json.loads(json.dumps(found)) == found
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
+import shutil
+import struct
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -103,6 +106,53 @@ def as_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ceph_build_on_host, "may_own", lambda as_root: {os.geteuid(), 0})
 
 
+def _elf(tag: int, searched: str) -> bytes:
+    """A file of 64 bits with a loaded part and a dynamic one, which names those directories."""
+    texts = b"\0" + searched.encode() + b"\0"
+    at, dynamic = 64 + 2 * 56, struct.pack("=6Q", 5, 0x40000, tag, 1, 0, 0)
+    parts = [(1, 4, at, 0x40000, 0, len(texts), len(texts), 1),
+             (2, 4, at + len(texts), 0x50000, 0, len(dynamic), len(dynamic), 1)]  # fmt: skip
+    head = struct.pack(
+        "=16sHHIQQQIHHHHHH", b"\x7fELF\x02", 3, 62, 1, 0, 64, 0, 0, 64, 56, 2, 0, 0, 0
+    )
+    return head + b"".join(struct.pack("=IIQQQQQQ", *part) for part in parts) + texts + dynamic
+
+
+def test_what_a_real_program_searches_is_what_readelf_says(tmp_path: Path) -> None:
+    """Debian's qemu and Ceph have some; where binutils is missing, its own programs have none."""
+    programs = [Path("/usr/bin") / name for name in ("ceph-osd", "python3", "fio", "sh")]
+    for program in filter(Path.is_file, programs):
+        mine = list(ceph_build_on_host.searched_first(os.path.realpath(program)))
+        assert all(place.startswith("/usr/lib") for place in mine), (program, mine)
+        if shutil.which("readelf"):
+            said = subprocess.check_output(["readelf", "-dW", program], text=True)
+            found = re.findall(r"\((?:RPATH|RUNPATH)\).*\[(.*)\]", said)
+            assert mine == [place for text in found for place in text.split(":")]
+
+
+def test_clients_ask_whose_libraries_they_are_before_fio_loads_them(
+    tmp_path: Path, programs: Callable[[str, str], Path]
+) -> None:
+    """A local user of a client alone could put code of his there, which root's fio loaded."""
+    prefix = tmp_path / "opt"
+    (prefix / "lib").mkdir(parents=True)
+    programs("fio", f"#!/bin/sh\ntouch {tmp_path}/loaded\n")
+    site = Site("/t", "/t/c", "h", ("client0",), (), ("h",), ("h",), active_clients=("client0",))
+    _, need = CephBuild(prefix=str(prefix), clients=True).requirements(site)
+    assert need.hosts == ("client0",)
+
+    def judged() -> Any:
+        text = f"set -eu\nSUDO=\n{need.script}"
+        said = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=True)
+        return need.judge(said.stdout)
+
+    assert judged() is None and (tmp_path / "loaded").exists()
+    (tmp_path / "loaded").unlink()
+    (prefix / "lib").chmod(0o777)
+    assert f"{prefix}/lib can be written to by others" in judged()
+    assert not (tmp_path / "loaded").exists()
+
+
 @pytest.mark.usefixtures("as_owner")
 class TestWhoCouldChangeIt:
     def test_nobody(self, prefix: Path) -> None:
@@ -116,6 +166,39 @@ class TestWhoCouldChangeIt:
             "can be written to by others, and would be run; chown it to root, and chmod go-w"
             in _refusal(prefix)
         )
+
+    @pytest.mark.parametrize("name", ["share", "usr/share", "usr/local", "libx/ceph"])
+    def test_what_leads_to_a_part_may_be_written_to(self, prefix: Path, name: str) -> None:
+        """The parts were asked, and whoever could write between could rename them."""
+        for part in ("usr/local/lib", "share/ceph/mgr", "libx/ceph/erasure-code"):
+            (prefix / part).mkdir(parents=True)
+        ceph_build_on_host.check_owners(str(prefix), True)
+        (prefix / name).chmod(0o777)
+        assert f"{prefix}/{name} can be written to by others" in _refusal(prefix)
+
+    def test_a_link_within_it_leads_to_what_others_write(self, prefix: Path) -> None:
+        private, programs = prefix / "private", prefix / "release/bin"
+        private.mkdir()
+        programs.mkdir(parents=True)
+        (private / "libceph-common.so.2").write_text("")
+        (prefix / "usr/lib/libceph-common.so.2").symlink_to("../../private/libceph-common.so.2")
+        (prefix / "bin").symlink_to("release/bin")
+        ceph_build_on_host.check_owners(str(prefix), True)
+        for place in (private / "libceph-common.so.2", programs, programs.parent):
+            place.chmod(0o777)
+            assert f"{place} can be written to by others" in _refusal(prefix)
+            place.chmod(0o755)
+
+    @pytest.mark.parametrize("tag", [15, 29], ids=["DT_RPATH", "DT_RUNPATH"])
+    def test_libraries_that_a_program_searches_elsewhere(self, prefix: Path, tag: int) -> None:
+        """DT_RPATH counts more than LD_LIBRARY_PATH, and a copied build keeps its own."""
+        program = prefix / "usr/bin/ceph-osd"
+        for good in ("$ORIGIN/../lib", "${ORIGIN}/../lib:/usr/lib/x86_64-linux-gnu/ceph"):
+            program.write_bytes(_elf(tag, good))
+            ceph_build_on_host.check_owners(str(prefix), True)
+        for bad in ("/home/joe/build/lib", f"{prefix}/usr/lib:/tmp/x", "$ORIGIN/../../../x", "lib"):
+            program.write_bytes(_elf(tag, bad))
+            assert f"{program} has libraries of {bad.split(':')[-1]} loaded" in _refusal(prefix)
 
     def test_its_parent_may_be_written_to(self, prefix: Path) -> None:
         prefix.parent.chmod(0o777)

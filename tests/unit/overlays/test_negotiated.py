@@ -213,6 +213,17 @@ def test_an_osd_that_idled_is_no_contradiction() -> None:
     assert _fault(idle, STOCK, Mode.SECURE) is not None, "its modes say what it agrees on"
 
 
+def test_little_from_clients_to_each_of_many_osds_is_a_contradiction() -> None:
+    """Two hundred OSDs with 1 MB each were idle, and the cell of plain clients proved secure."""
+    little = Traffic(total=1_500_000, encrypted=300_000, drift=0, received=1_000_000,
+                     encrypted_received=150_000, client_data=1_000_000)  # fmt: skip
+    modes = {**STOCK, "ms_cluster_mode": "secure"}
+    plain = agreed(little, None, modes, ["crc"])
+    assert "clients crc" in str(secure_messenger.fault(plain, Mode.SECURE, little))
+    nothing = replace(little, client_data=0)
+    assert secure_messenger.fault(plain, Mode.SECURE, nothing) is None
+
+
 def test_a_captured_look_is_what_the_probe_asks_for(one_host: Site) -> None:
     osds = tuple(replace(osd, is_existing=True) for osd in one_host.osds)
     script = SECURE.probe(replace(one_host, osds=osds, active_clients=("c9",)))

@@ -109,6 +109,12 @@ FACTS = {
     [
         (ABSENT, {}, None),
         (OsdService(), {}, None),
+        (OsdService(), {"environment": {CACHE: str(CACHE_BYTES), "LD_PRELOAD": ""}}, None),
+        (
+            OsdService(),
+            {"environment": {CACHE: str(CACHE_BYTES), "LD_PRELOAD": "/x.so"}},
+            "it runs with LD_PRELOAD=/x.so, which a service does not have",
+        ),
         (ABSENT, {"environment": {}}, f"it runs with {CACHE}= and not {CACHE_BYTES}"),
         (ABSENT, {"open_files": "1024"}, "it may open 1024 files and not 1048576"),
         (ABSENT, {"open_files": "4096", "open_files_allowed": "4096"}, None),
