@@ -262,7 +262,7 @@ def test_upstream_reads_what_this_place_of_a_campaign_is(upstream_bench: Make) -
     variant = (("osds_per_device", 2),)
     cluster, _ = overlaid(made.engine.Ceph, settings.cluster, [Stack(())], variant)
     profile = cluster.config["pool_profiles"]["rbd"]
-    assert (cluster.config["osds_per_node"], profile["replication"]) == (2, 3)
+    assert (cluster.config["osds_per_node"], profile["replication"]) == (2, 2)
     with cluster._settings_of_this_place():
         assert settings.cluster["osds_per_node"] == 2
         assert settings.cluster["osds"] == ["o0", "o1"]
