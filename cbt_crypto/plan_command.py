@@ -26,8 +26,7 @@ def with_conf(campaign: Campaign, conf: Optional[Path]) -> Campaign:
     """The campaign with another ceph.conf to start from, when there is one."""
     if conf is None:
         return campaign
-    cluster = campaign.cluster.model_copy(update={"conf_file": str(conf)})
-    return replace(campaign, cluster=cluster)
+    return replace(campaign, cluster=campaign.cluster.model_copy(update={"conf_file": str(conf)}))
 
 
 def finished(archive: Optional[Path], campaign: Campaign, again: tuple[str, ...] = ()) -> set[str]:

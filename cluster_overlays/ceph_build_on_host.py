@@ -9,6 +9,7 @@ import os
 import shlex
 import struct
 import sys
+from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from cbt_crypto.hosts.directory_on_host import Refused, check_way
@@ -50,19 +51,22 @@ def check_owners(prefix: str, as_root: bool) -> None:
         check_searched(path, prefix)
         real = os.path.realpath(path)
         # What is masked leads to /dev/null, which is nothing that is run.
-        if os.path.islink(path) and (os.path.isfile(real) or os.path.isdir(real)):
-            if not real.startswith(prefix + "/"):
-                check_elsewhere(path, real, as_root)
-            for place in (*way(prefix, real), *everything_below(real)):
-                check_owner(place, as_root)
+        leads_out = os.path.islink(path) and not real.startswith(prefix + "/")
+        if leads_out and (os.path.isfile(real) or os.path.isdir(real)):
+            check_elsewhere(path, real, as_root)
 
 
 def check_searched(path: str, prefix: str) -> None:
     """Raise Refused where libraries would be loaded of a directory that is not the build's."""
-    for place in searched_first(path):
+    try:
+        places = list(searched_first(path))
+    except (struct.error, LookupError, RuntimeError):
+        raise Refused(f"{path} is a damaged program; unpack the build again") from None
+    for place in places:
         real = os.path.realpath(place.replace("${ORIGIN}", "$ORIGIN").replace(
             "$ORIGIN", os.path.dirname(path)))  # fmt: skip
-        if not (real + "/").startswith((prefix + "/", "/usr/lib", "/lib")) or place[:1] not in "/$":
+        is_of_build = (real + "/").startswith((prefix + "/", "/usr/lib", "/lib"))
+        if not is_of_build or not place.startswith(("/", "$")):
             raise Refused(f"{path} has libraries of {place or 'the working directory'} loaded; "
                           "remove its RPATH with chrpath -d")  # fmt: skip
 
@@ -73,7 +77,7 @@ def searched_first(path: str) -> Iterator[str]:
         return
     with open(path, "rb") as file:
         head = file.read(64)
-        if head[:5] != b"\x7fELF\x02" or len(head) < 64:
+        if head[:5] != b"\x7fELF\x02":
             return
         file.seek(struct.unpack_from("=Q", head, 32)[0])
         size, count = struct.unpack_from("=HH", head, 54)
@@ -87,7 +91,7 @@ def searched_first(path: str) -> Iterator[str]:
                 address = dict(tags)[_STRINGS] + value
                 file.seek(next(address - part[3] + part[2] for part in parts if part[0] == _LOADED
                                and part[3] <= address < part[3] + part[5]))  # fmt: skip
-                yield from os.fsdecode(file.read(4096).split(b"\0")[0]).split(":")
+                yield from os.fsdecode(file.read(1 << 20).split(b"\0")[0]).split(":")
 
 
 def check_elsewhere(path: str, real: str, as_root: bool) -> None:
@@ -125,23 +129,29 @@ def check_owner(path: str, as_root: bool) -> None:
 
 
 def started(prefix: str) -> List[str]:
-    """The prefix, and everything that programs of it may load: programs, libraries, modules."""
-    paths = [prefix]
-    for name in ("bin", "sbin", "lib*", "local/lib", "share/ceph"):
-        for top in glob.glob(f"{prefix}/{name}") + glob.glob(f"{prefix}/usr/{name}"):
-            real = os.path.realpath(top)
-            if os.path.isdir(top) and not (real + "/").startswith(prefix + "/"):
-                raise Refused(f"{top} leads to {real}, which is not below {prefix}; copy it there")
-            if os.path.isdir(top):
-                paths += [*way(prefix, top), *way(prefix, real), *everything_below(real)]
-    return list(dict.fromkeys(paths))
+    """The prefix, and everything that programs of it may load: programs, libraries, modules.
 
-
-def way(prefix: str, path: str) -> Iterator[str]:
-    """A path and the directories that lead to it, below the prefix."""
-    while path.startswith(prefix + "/"):
-        yield path
-        path = os.path.dirname(path)
+    What links lead to within the prefix comes too, and the directories on the way to each.
+    """
+    names = [f"{usr}{name}" for usr in ("", "usr/")
+             for name in ("bin", "sbin", "lib*", "local/lib", "share/ceph")]  # fmt: skip
+    todo = [top for name in names for top in glob.glob(f"{prefix}/{name}") if os.path.isdir(top)]
+    for top in todo:
+        real = os.path.realpath(top)
+        if not (real + "/").startswith(prefix + "/"):
+            raise Refused(f"{top} leads to {real}, which is not below {prefix}; copy it there")
+    found, followed = {prefix: None}, set()  # type: Dict[str, None], Set[str]
+    while todo:
+        path = todo.pop()
+        real = os.path.realpath(path)
+        places = [str(place) for one in (path, real) for place in (Path(one), *Path(one).parents)]
+        places = [p for p in places if p.startswith(prefix + "/") and os.path.lexists(p)]
+        if real.startswith(prefix + "/") and real not in followed:
+            followed.add(real)
+            places += everything_below(real)
+            todo += filter(os.path.islink, places)
+        found.update(dict.fromkeys(places))
+    return list(found)
 
 
 def _first(prefix: str, *patterns: str) -> Optional[str]:

@@ -202,8 +202,7 @@ class CephOptions(Overlay):
     @property
     @override
     def stands_beside(self) -> bool:
-        sections = {section for section, _ in (*self._left, *self._pairs())}
-        return sections <= {"osd", "client"}
+        return {section for section, _ in (*self._left, *self._pairs())} <= {"osd", "client"}
 
     @property
     @override

@@ -51,7 +51,7 @@ class Clients:
 
     def _has_mark(self, pid: str) -> bool:
         if os.stat(f"/proc/{pid}/ns/pid").st_ino != self.here or not is_believed(pid):
-            return False  # of a campaign in a container, or of nobody who may say so
+            return False  # of a campaign in a container, or of a user who is not believed
         with open(f"/proc/{pid}/environ", "rb") as environ:
             return self.mark in environ.read()
 

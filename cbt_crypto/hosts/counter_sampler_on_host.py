@@ -24,11 +24,16 @@ def main(asked: Dict[str, Any]) -> None:
             with_processes = count % asked["processes_every"] == 0
             file.write((text + sample(with_processes)).encode("utf-8", "replace"))
             text, count = "", count + 1
-            # Where the clock is a multiple of it, as the samples of other hosts are.
-            if signal.sigtimedwait([signal.SIGTERM], every_s - time.time() % every_s):
+            # On the beat of the clock, as the samples of other hosts are.
+            if signal.sigtimedwait([signal.SIGTERM], to_next_beat(every_s)):
                 break
         # The last time stamp ends the sample before it: readers take none that may be cut off.
         file.write((sample(True) + stamp()).encode("utf-8", "replace"))
+
+
+def to_next_beat(every_s: float) -> float:
+    """Seconds until the clock is a multiple of `every_s`."""
+    return every_s - time.time() % every_s
 
 
 def header() -> str:

@@ -457,10 +457,15 @@ def main(asked: Dict[str, Any]) -> None:
     recorder = Recorder(asked)
     while recorder.is_wanted():
         recorder.sample()
-        # At the clock's next whole second, as the samples of other hosts are.
-        if signal.sigtimedwait([signal.SIGTERM], 1 - time.time() % 1):
+        # On the beat of the clock, as the samples of other hosts are.
+        if signal.sigtimedwait([signal.SIGTERM], to_next_second()):
             recorder.sample()
             break
+
+
+def to_next_second() -> float:
+    """Seconds until the clock's next whole second."""
+    return 1 - time.time() % 1
 
 
 if __name__ == "__main__":

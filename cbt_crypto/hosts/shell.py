@@ -52,12 +52,10 @@ def _functions(module_file: str) -> Mapping[str, str]:
 
 
 #: What runs a module of this package, which is the second word; the first is where that lies.
-_RUN_MODULE = """\
-import sys
-sys.path[0] = sys.argv.pop(1)
-import runpy
-runpy.run_module(sys.argv.pop(1), None, "__main__", True)
-"""
+_RUN_MODULE = (
+    "import sys; sys.path[0] = sys.argv.pop(1); import runpy; "
+    'runpy.run_module(sys.argv.pop(1), None, "__main__", True)'
+)
 
 
 def own_program(module: str) -> list[str]:

@@ -36,10 +36,8 @@ def config(lab: Lab) -> str:
     """An ssh configuration that knows the nodes by name and nothing else."""
     keys = lab.directory / "ssh"
     blocks = [
-        f"Host {node.name}\n"
-        f"    HostName {node.ssh_host}\n"
-        f"    Port {node.ssh_port}\n"
-        f"    HostKeyAlias {node.name}\n"
+        f"Host {node.name}\n    HostName {node.ssh_host}\n"
+        f"    Port {node.ssh_port}\n    HostKeyAlias {node.name}\n"
         for node in lab.nodes
     ]
     common = Path(__file__).with_name("ssh.conf").read_text(encoding="utf-8")

@@ -109,12 +109,7 @@ def _wanted(member: tarfile.TarInfo) -> Optional[tarfile.TarInfo]:
 #: On the head node: our package and the campaign's files; its results.
 _CAMPAIGN = "/root/campaign"
 _ARCHIVE = "/root/archive"
-CBT_SCRIPT = """\
-#!/usr/bin/env python3
-from cbt_crypto.main import cbt
-
-cbt(prog_name="cbt.py")
-"""
+CBT_SCRIPT = '#!/usr/bin/env python3\nfrom cbt_crypto.main import cbt\n\ncbt(prog_name="cbt.py")\n'
 
 
 @dataclass(frozen=True)

@@ -54,8 +54,7 @@ def _sentences(plan: Plan, earlier: Optional[Earlier]) -> Iterator[str]:
         yield f"warning: {sentence}"
     yield _summary(plan)
     if earlier is None:
-        yield _in_all(plan)
-        yield from _spared(plan)
+        yield from _in_all(plan)
     yield from _buys(plan, earlier)
     if earlier is not None:
         like = earlier.archive
@@ -195,25 +194,22 @@ def _summary(plan: Plan) -> str:
     )
 
 
-def _in_all(plan: Plan) -> str:
+def _in_all(plan: Plan) -> Iterator[str]:
     """What a person asks first, before any archive can tell it better."""
     left = Forecast(plan, now=lambda: 0.0).left()
     takes = f"{_most(plan)}about {about(left.seconds)} {left.give_or_take}"
     rate = Durations().fill_mib_per_s
     fills = f", {about(plan.prefill_mb / rate)} of it to fill volumes at {rate:g} MiB/s"
-    return (f"In all {takes} on a small cluster{fills if plan.prefill_mb else ''}; --like ARCHIVE, "
-            "a short run on yours, predicts yours.")  # fmt: skip
-
-
-def _spared(plan: Plan) -> Iterator[str]:
-    """What a file that leaves `rebuild` out could spare, where that is a quarter or more."""
+    yield (f"In all {takes} on a small cluster{fills if plan.prefill_mb else ''}; --like ARCHIVE, "
+           "a short run on yours, predicts yours.")  # fmt: skip
     section = plan.campaign.cluster
     if "rebuild" in section.model_fields_set or len(plan.to_measure) < len(plan.cells):
         return
+    # Whoever left `rebuild` out may not know of it: a quarter or more is worth a sentence.
     campaign = replace(plan.campaign, cluster=section.model_copy(update={"rebuild": "needed"}))
-    seconds = [Forecast(p, now=lambda: 0.0).left().seconds for p in (plan, planned(campaign))]
-    if seconds[1] < 0.75 * seconds[0]:
-        yield f"With rebuild: needed in the file's cluster, about {about(seconds[1])}."
+    needed = Forecast(planned(campaign), now=lambda: 0.0).left().seconds
+    if needed < 0.75 * left.seconds:
+        yield f"With rebuild: needed in the file's cluster, about {about(needed)}."
 
 
 def _most(plan: Plan) -> str:

@@ -65,7 +65,8 @@ def compare(
     rows = {run.planned.configuration: run.campaign for run in runs}
     _check_loads({n: [run.dimensions for run in runs if run.campaign == n] for n in archives})
     environment, problems, told = _environment(archives)
-    said = _of_the_runs(by_archive, told, archives)
+    plans = {n: Folder(p).document("results/plan.json", PlanDocument) for n, p in archives.items()}
+    said = _of_the_runs(by_archive, told, plans)
     plan = PlanDocument(
         format=FORMAT,
         title=" and ".join(archives),
@@ -82,10 +83,11 @@ def compare(
 
 
 def _of_the_runs(
-    runs: Mapping[str, Sequence[Run]], told: Mapping[str, object], archives: Mapping[str, Path]
+    runs: Mapping[str, Sequence[Run]],
+    told: Mapping[str, object],
+    plans: Mapping[str, PlanDocument | None],
 ) -> list[str]:
     """When each was measured, as it `told`; which have runs in common. UsageError for all."""
-    plans = {n: Folder(p).document("results/plan.json", PlanDocument) for n, p in archives.items()}
     clusters = {n: wording.mapping(p.document.get("cluster")) for n, p in plans.items() if p}
     said = [f"{words}." for words in files_differ(clusters)]
     known = {n: {r.identity for r in of if r.records} for n, of in runs.items()}
@@ -189,7 +191,7 @@ def _by_hardware(
         for name, archive in opened.items()
     }
     environment, problems, told = _environment(archives)
-    said = _of_the_runs(by_archive, told, archives)
+    said = _of_the_runs(by_archive, told, plans)
     runs = [run for of_archive in by_archive.values() for run in of_archive]
     together = Archive(Folder(Path()), plan, environment, (*problems, *unlike))
     named = {name: name for name in archives}

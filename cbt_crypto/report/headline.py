@@ -241,17 +241,17 @@ def _ends(controls: Sequence[Comparison]) -> Optional[tuple[float, float]]:
 
 
 def _control(report: Report, of: str = "", key: str = "iops") -> Iterator[str]:
-    controls = report.controls
+    controls, ends = report.controls, _ends(report.controls)
     if key in report.distrusted:
         which = f"the verdicts{of}" if of else "these verdicts"
         yield f"Control{of}: DIFFERS from the baseline that it repeats; do not trust {which}."
     elif fault := fault_of_control(report):
-        low, high = _ends(controls) or (100.0, 100.0)
+        low, high = ends or (100.0, 100.0)
         most = max(high, 1e4 / low)
         remedy = (f"believe no percentage between {1e4 / most:.0f} and {most:.0f}; measure more "
                   "rounds, or longer", "run the campaign again")[report.lacks_control]  # fmt: skip
         yield f"Control{of}: {fault}; {remedy}."
-    elif ends := _ends(controls):
+    elif ends:
         most = max(ends[1] - 100, 100 - ends[0], 1)
         unknown = (f"no difference found, but one of up to {most:.0f} % would not show: do not "
                    "rely on smaller ones. Measure more rounds, or longer.")  # fmt: skip

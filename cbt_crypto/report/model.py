@@ -220,6 +220,7 @@ class Report:
     records: tuple[Mapping[str, Scalar], ...]
     #: How many comparisons of throughput the verdicts hold over, together.
     verdicts: int = 0
+    #: What the campaign's file says of it; empty where that is not known.
     cluster: Mapping[str, Any] = field(default_factory=dict)
     #: Figure -> over how many its verdicts hold, those of an absent control included.
     family: Mapping[str, int] = field(default_factory=dict)

@@ -300,15 +300,10 @@ class Daemons:
 
     def first_maps(self, fsid: str, addresses: Mapping[str, str], form: KeyForm) -> str:
         """Shell text that makes the monitors' first maps; `addresses` are by monitor."""
-        pairs = [f"--addv {quote(n)} {quote(mon_vector(a))}" for n, a in addresses.items()]
-        monmaptool, osdmaptool = (quote(self._program(f"{it}maptool")) for it in ("mon", "osd"))
-        return (
-            f"cd {quote(self._base)}\n"
-            f"{monmaptool} --create --clobber --fsid {fsid} {form.monmap_options()} "
-            f"{' '.join(pairs)} monmap >&2\n"
-            f"{osdmaptool} -c {quote(self._conf)} --clobber --create-from-conf osdmap "
-            "> log/osdmap.out 2>&1 || { cat log/osdmap.out >&2; exit 1; }\n"
-        )
+        words = ["--fsid", fsid, *form.monmap_options().split()]
+        words += [w for name, one in addresses.items() for w in ("--addv", name, mon_vector(one))]
+        tools = [self._program(f"{it}maptool") for it in ("osd", "mon")]
+        return shell.call(__file__, "make_maps", self._base, self._conf, *tools, *words) + "\n"
 
     def mon_scripts(self, first_maps: str = "") -> HostScripts:
         """Start the monitors; make them before, when there is text that makes their maps."""

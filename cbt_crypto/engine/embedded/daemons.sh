@@ -41,3 +41,16 @@ key_of() {
     "$2" --gen-print-key $kind
     ! "$3" --help 2>&1 | grep -q -e --auth-service-cipher || echo "$4"
 }
+
+# Makes the monitors' first maps in the directory $1, with the configuration $2 and the programs
+# osdmaptool, $3, and monmaptool, $4. The rest says what monmap has.
+make_maps() {
+    cd "$1" || exit 1
+    conf=$2 of_osds=$3 of_mons=$4
+    shift 4
+    "$of_mons" --create --clobber "$@" monmap >&2
+    "$of_osds" -c "$conf" --clobber --create-from-conf osdmap > log/osdmap.out 2>&1 || {
+        cat log/osdmap.out >&2
+        exit 1
+    }
+}

@@ -86,15 +86,13 @@ def restore(tmp_dir: str, notes: Mapping[str, Any]) -> str:
 def claim(tmp_dir: str, devices: Iterable[str], discard: bool = False) -> str:
     """Shell text that claims devices, and wipes those that may be wiped or are to `discard`."""
     steps = ("claim {0} discard", "discard {0}") if discard else ("claim {0}",)
-    calls = (step.format(shlex.quote(path)) for path in devices for step in steps)
-    return proved(tmp_dir, calls)
+    return proved(tmp_dir, (step.format(shlex.quote(path)) for path in devices for step in steps))
 
 
 def lend(tmp_dir: str, devices: Iterable[str]) -> str:
     """Shell text that claims devices, which others overwrite until they are emptied."""
     steps = ("claim {0}", "prove ready {0} lent > /dev/null")
-    calls = (step.format(shlex.quote(path)) for path in devices for step in steps)
-    return proved(tmp_dir, calls)
+    return proved(tmp_dir, (step.format(shlex.quote(path)) for path in devices for step in steps))
 
 
 def empty_all(tmp_dir: str) -> str:

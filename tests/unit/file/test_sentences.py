@@ -251,7 +251,7 @@ def test_workloads_may_have_names_as_cbt_s_have(
                  "large": {"op_size": 4194304, "mode": "write", "time": 20}}  # fmt: skip
     section = {"time": 10, "workloads": workloads}
     found = campaign_of(benchmarks={"rbd_single_client": section}).scenarios["rbd_single_client"]
-    made = [(one.op_size, one.mode, one.time) for one in found]  # type: ignore[attr-defined]
+    made = [tuple(map(one.model_dump().get, ("op_size", "mode", "time"))) for one in found]
     assert made == [(4096, "randread", 10), (4096, "randwrite", 10), (4194304, "write", 20)]
     workloads["large"]["op_sise"] = 1
     assert list(problems_of(benchmarks={"rbd_single_client": section})) == [
