@@ -263,7 +263,7 @@ def test_what_a_killed_run_left_on_the_node_is_brought_back_first(
         "long": {"mode": "randwrite", "time": 60},
     }
     del section["mode"]
-    config.write_text(yaml.safe_dump(document))
+    config.write_text(yaml.safe_dump(document, sort_keys=False))
     up()
     archive = tmp_path / "archive"
     running = start_campaign(config, archive)

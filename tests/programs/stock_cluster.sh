@@ -67,7 +67,8 @@ for device in ${PLAIN_DEVICES:-}; do volume "$device"; done
 printf '%s\n' "${VOLUMES:-}" > "$work/volumes"
 # shellcheck disable=SC2086
 while read -r words <&3; do [ -z "$words" ] || volume $words; done 3< "$work/volumes"
-ceph osd pool create rbd 16 16
+# Of 16, CRUSH makes one of two OSDs primary of 2, which shows nothing of clients.
+ceph osd pool create rbd 64 64
 rbd pool init rbd
-until ceph pg stat | grep -q '16 active+clean\|17 active+clean'; do sleep 0.5; done
+until ceph pg stat | grep -q '64 active+clean\|65 active+clean'; do sleep 0.5; done
 rm -r "$work"
