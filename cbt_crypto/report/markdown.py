@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.across import side_by_side
 from cbt_crypto.report.charts.forest import forest
-from cbt_crypto.report.figures.conclusion import THRESHOLDS, by_load, change, loss_tables
+from cbt_crypto.report.figures.conclusion import effects, loss_tables
 from cbt_crypto.report.figures.depth_path import depth_paths, in_words
 from cbt_crypto.report.figures.doubts import notes_of
 from cbt_crypto.report.figures.metric import Where, columns
@@ -23,7 +23,9 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|!&~])")
 
 def markdown(report: Report) -> str:
     """The report as Markdown: tables, conclusions, hosts and notes. Names are escaped."""
-    lines = [*_head(report), *(line for grid in side_by_side(report) for line in grid_lines(grid))]
+    lines = _head(report)
+    for grid in (*side_by_side(report), *text_of.definitions(report)):
+        lines += grid_lines(grid)
     if forest(report) is not None:
         lines += ["![Every percentage with its interval](charts/forest.svg)", ""]
     for scenario, tables in report.by_scenario.items():
@@ -36,7 +38,10 @@ def markdown(report: Report) -> str:
             lines += [f"### {escape(table.title)}", "", *_emulated(report, table)]
             bases = [f"{escape(text)}.\n" for text in text_of.bases(table, Where.MARKDOWN)]
             lines += [*_figures(report, table), "", *bases, *_why(table), *_notes(table)]
-    lines += [*_conclusions(report), text_of.verdicts(report), ""]
+    if report.conclusions:
+        across, _ = effects(report)
+        lines += grid_lines(across, emulated=_emulated(report))
+    lines += [text_of.verdicts(report), ""]
     for grid in text_of.pair_grids(report, report.tables).values():
         lines += grid_lines(grid)
     lines += _hosts(report)
@@ -167,20 +172,6 @@ def _figures(report: Report, table: Table) -> list[str]:
             words = [f"*{cell.state}*", *("" for _ in shown[1:])]
         lines.append(_row([escape(section.label), escape(cell.name), *words]))
     return lines
-
-
-def _conclusions(report: Report) -> list[str]:
-    """Effects by load and configuration, with what the words mean."""
-    if not report.conclusions:
-        return []
-    names = list(dict.fromkeys(conclusion.name for conclusion in report.conclusions))
-    rows, loss = [], report.options.loss
-    for load, of in by_load(report.conclusions).items():
-        shown = {name: f"{one.effect} ({change(one, loss)})" for name, one in of.items()}
-        rows.append([load, *(shown.get(name, "-") for name in names)])
-    heads = ["Workload", *map(report.named, names)]
-    grid = Grid("Effect on throughput", heads, [("", rows)], (THRESHOLDS,), len(heads))
-    return grid_lines(grid, emulated=_emulated(report))
 
 
 def _hosts(report: Report) -> list[str]:

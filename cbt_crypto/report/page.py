@@ -40,15 +40,12 @@ _HOST_COLUMNS = ("roles", "cpu_model", "cores", "threads", "smt", "governor", "k
 
 
 def configurations(report: Report) -> Iterator[Element]:
-    """Each configuration, and the control: its overlays, its proof in every cell, its ceph.conf."""
+    """Each configuration, and the control: its proof in every cell, its ceph.conf."""
     runs: dict[str, dict[int, Run]] = {}
     for cell in report.cells:
         for run in cell.runs:
             runs.setdefault(run.planned.configuration, {})[id(run)] = run
-    named = dict(report.configurations)
-    if CONTROL in runs:
-        named.setdefault(CONTROL, named.get(str(report.baseline.value), {}))
-    for name, overlays in named.items():
+    for name in dict.fromkeys([*report.configurations, *([CONTROL] if CONTROL in runs else [])]):
         of_configuration = list(runs.get(name, {}).values())
         proofs = [run for run in of_configuration if run.proof is not None]
         proved = sum(run.proof is not None and run.proof.proved for run in proofs)
@@ -57,15 +54,9 @@ def configurations(report: Report) -> Iterator[Element]:
         attributes = {"id": fragment} if (fragment := anchor(report, name)) else {}
         yield E.DETAILS(
             E.SUMMARY(name, " ", E.SPAN(E.CLASS("small"), state)),
-            E.DIV(*_overlays(overlays), *_proofs(proofs), *_conf(report, name)),
+            E.DIV(*_proofs(proofs), *_conf(report, name)),
             **attributes,
         )
-
-
-def _overlays(overlays: Any) -> Iterator[Element]:
-    yield E.H4("Overlays")
-    nothing = "None: the cluster as the campaign deploys it."
-    yield _json_block(overlays) if overlays else E.P(nothing)
 
 
 def _proofs(runs: list[Run]) -> Iterator[Element]:
@@ -320,7 +311,8 @@ def _sections(report: Report, figures: _PageCharts) -> Iterator[Element]:
             *loads,
             id=f"load-{number}",
         )
-    yield E.SECTION(E.H2("Configurations"), *configurations(report), id="configurations")
+    proofs = (*_grids(report, text_of.definitions(report)), *configurations(report))
+    yield E.SECTION(E.H2("Configurations"), *proofs, id="configurations")
     yield E.SECTION(E.H2("Environment"), *environment(report), id="environment")
     yield E.SECTION(E.H2("Method"), *_method(report), id="method")
 

@@ -16,12 +16,11 @@ from rich.text import Text
 from cbt_crypto.archive.files import printable
 from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.across import side_by_side
-from cbt_crypto.report.figures.conclusion import THRESHOLDS, by_load, change
+from cbt_crypto.report.figures.conclusion import effects
 from cbt_crypto.report.figures.doubts import notes_of, numbers
 from cbt_crypto.report.figures.metric import Column, Metric, Where, columns
 from cbt_crypto.report.model import (
     Comparison,
-    Conclusion,
     Report,
     ReportCell,
     Table,
@@ -40,13 +39,6 @@ _NAME, _SHORT_BAR = 27, 6
 _MOST_NOTES, _MOST_MARKS = 12, 4
 #: A width at which nothing is wrapped.
 _ANY = 10_000
-_EFFECT_STYLE = {
-    "High": "bold red",
-    "Moderate": "bold",
-    "Gain": "green",
-    "None": "dim",
-    "Unclear": "dim italic",
-}
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
@@ -68,7 +60,11 @@ def show(report: Report, console: Console) -> None:
         console.print()
         _say(said, console)
     if report.conclusions:
-        _show_conclusions(report, console)
+        across, down = effects(report)
+        fits = _width(_rows(across, _ANY), console) <= console.width
+        show_grid(across if fits else down, console, emulated=report.emulated_note())
+    for grid in text_of.definitions(report):
+        show_grid(grid, console)
     if levels := text_of.pair_grids(report, report.tables).get(text_of.LEVELS):
         show_grid(levels, console)
     _show_foot(report, console)
@@ -95,7 +91,7 @@ def _show_foot(report: Report, console: Console) -> None:
         console.print(Text(f"note: {note}", "yellow"))
 
 
-def show_grid(grid: Grid, console: Console, least: Sequence[str] = ()) -> None:
+def show_grid(grid: Grid, console: Console, least: Sequence[str] = (), emulated: str = "") -> None:
     """Print a table of texts; what is too wide goes on below itself.
 
     Columns with the headings `least` are left out, the first one first, where there is no room.
@@ -108,8 +104,7 @@ def show_grid(grid: Grid, console: Console, least: Sequence[str] = ()) -> None:
     while too_wide and room > _NARROW:
         room = min(room, 4 * _NARROW) - 4
         too_wide = _width(shown := _rows(grid, room), console) > console.width
-    console.print()
-    console.print(Text(grid.title, "bold"))
+    _head(grid.title, emulated, console)
     if shown.rows:
         console.print(shown)
     dropped = [heading for heading in least if heading not in gone]
@@ -161,18 +156,6 @@ def _folded(text: str, room: int) -> str:
     return "\n".join(lines)
 
 
-def _show_conclusions(report: Report, console: Console) -> None:
-    """Effects by load and configuration."""
-    names = list(dict.fromkeys(conclusion.name for conclusion in report.conclusions))
-    grid = _effects_across(report, names)
-    unbounded = console.options.update(max_width=_ANY)
-    if Measurement.get(console, unbounded, grid).maximum > console.width:
-        grid = _effects_down(report)
-    _head("effect on throughput", report.emulated_note(), console)
-    console.print(grid)
-    _say(THRESHOLDS, console)
-
-
 def _head(title: str, note: str, console: Console) -> None:
     heads = Text(title, "bold"), Text(note, "italic yellow")
     console.print("", *filter(None, heads), sep="\n")
@@ -181,34 +164,6 @@ def _head(title: str, note: str, console: Console) -> None:
 def _say(text: str, console: Console, style: str = "dim") -> None:
     """A paragraph below a table."""
     console.print(Padding(Text(text, style), (0, 0, 0, 2)))
-
-
-def _effects_across(report: Report, names: Sequence[str]) -> Rows:
-    grid = Rows(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for name in ("", *map(report.named, names)):
-        grid.add_column(Text(name), no_wrap=True)
-    for load, of in by_load(report.conclusions).items():
-        effects = (_effect(of.get(name), report.options.loss) for name in names)
-        grid.add_row(Text(f"  {load}"), *effects)
-    return grid
-
-
-def _effects_down(report: Report) -> Rows:
-    """A row for each configuration, where columns for all of them would be too narrow."""
-    grid = Rows(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
-    for load, by_name in by_load(report.conclusions).items():
-        grid.add_row(Text(load, "bold cyan"), "")
-        for name, conclusion in by_name.items():
-            effect = _effect(conclusion, report.options.loss)
-            grid.add_row(Text(f"  {report.named(name)}"), effect)
-    return grid
-
-
-def _effect(conclusion: Optional[Conclusion], loss: bool) -> Text:
-    if conclusion is None:
-        return Text("-")
-    text = Text(conclusion.effect, _EFFECT_STYLE.get(conclusion.effect, ""))
-    return text.append(f" {change(conclusion, loss)}", "dim")
 
 
 @dataclass(frozen=True)

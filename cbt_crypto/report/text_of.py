@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Optional
+
+import yaml
 
 from cbt_crypto.report import wording
 from cbt_crypto.report.figures.metric import Where, left_out
@@ -108,6 +112,18 @@ def _why_none(report: Report) -> str:
         return TOO_FEW_ROUNDS
     bases = "\n".join(one.basis or "" for one in iops)
     return next((why for said, why in _WHY_NONE.items() if said in bases), NO_VERDICT)
+
+
+def definitions(report: Report) -> list[Grid]:
+    """What each configuration is, as the campaign's file has it; none where all are alike."""
+    flow = partial(yaml.dump, Dumper=yaml.SafeDumper, default_flow_style=True, width=math.inf)
+    rows = [
+        (name, str(flow(of, sort_keys=False)).strip()[1:-1] if of else "none")
+        for name, of in report.configurations.items()
+    ]
+    heads = ("Configuration", "Overlays")
+    is_worth_it = len(rows) > 1 and any(report.configurations.values())
+    return [Grid("What each configuration is", heads, [("", rows)], (), 2)] if is_worth_it else []
 
 
 def pair_grids(report: Report, tables: Iterable[Table]) -> dict[str, Grid]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Optional
 
 from cbt_crypto.report import text_of, wording
@@ -61,7 +62,8 @@ def conclude(tables: Iterable[Table], configurations: Mapping[str, Any]) -> tupl
 
 
 def _load(cell: ReportCell, table: Table, section: Section) -> str:
-    words = filter(None, (_size_class(table), section.label))
+    size = "" if table.op_size is None else "small" if table.op_size <= SMALL else "large"
+    words = filter(None, (size, section.label))
     return f"{_clients(cell.runs, table)}, {' '.join(words)}"
 
 
@@ -116,10 +118,6 @@ def _kind(overlays: Any) -> str:
     return " + ".join(kind for overlay, kind in _KINDS.items() if overlay in names)
 
 
-def _size_class(table: Table) -> str:
-    return "" if table.op_size is None else "small" if table.op_size <= SMALL else "large"
-
-
 def _clients(runs: Sequence[Run], table: Table) -> str:
     """How many processes there were, and whether each had one IO under way at a time."""
     run = next(run for run in runs if run.records)
@@ -134,6 +132,23 @@ _METRICS = {"bandwidth_bytes_per_s": "bandwidth", "iops": "IOPS"}
 _MODES = {"read": "read", "write": "write", "randread": "random read", "randwrite": "random write"}
 #: Dimensions that have a place of their own in such a table.
 _PLACED = ("scenario", "op_size", "drive")
+
+
+def effects(report: Report) -> tuple[Grid, Grid]:
+    """The conclusions, with what their words mean: a column for each row, and a line for each."""
+    loads, loss = by_load(report.conclusions), report.options.loss
+    names = list(dict.fromkeys(name for of in loads.values() for name in of))
+    words = {
+        load: {name: f"{one.effect} ({change(one, loss)})" for name, one in of.items()}
+        for load, of in loads.items()
+    }
+    rows = [[load, *(of.get(name, "-") for name in names)] for load, of in words.items()]
+    heads = ["Workload", *map(report.named, names)]
+    lines = [
+        (load, [(report.named(n), text) for n, text in of.items()]) for load, of in words.items()
+    ]
+    across = Grid("Effect on throughput", heads, [("", rows)], (THRESHOLDS,), len(heads))
+    return across, replace(across, headings=("", ""), sections=lines, words=2)
 
 
 def loss_tables(report: Report, scenario: str) -> Iterator[Grid]:

@@ -79,7 +79,7 @@ def test_every_output_says_the_same(repeated):
     printed, text = " ".join(out.getvalue().split()), markdown(report)
     html = " ".join(re.sub("<[^>]*>", " ", page(report).split('id="as-markdown"')[0]).split())
     for one, plain in zip(report.conclusions, document(report)["conclusions"]):
-        assert f"{one.effect} {change(one)}" in printed
+        assert f"{one.effect} ({change(one)})" in printed
         assert f"{one.effect} ({change(one)})" in text
         assert f"{one.effect} {change(one)}" in html
         assert (plain["effect"], plain["iops"]["percent"]) == (one.effect, one.iops.percent)

@@ -47,6 +47,20 @@ def test_the_page_and_the_files_show_charts_that_are_made_once(
     assert len(made) == len(without_missing(report).cells)
 
 
+def test_every_output_says_what_a_configuration_is(small: Path, tmp_path: Path) -> None:
+    """Only the page did, a click away, which paper does not have."""
+    report = build(small)
+    made = replace(report, configurations={"plain": {}, "B": {"luks": {"sector_size": 512}}})
+    terminal = io.StringIO()
+    show(made, Console(file=terminal, width=120))
+    for text, mark in ((terminal.getvalue(), ""), (markdown(made), "\\")):
+        assert f"luks: {mark}{{sector{mark}_size: 512{mark}}}" in text and "none" in text
+    section = page(made).partition('id="configurations"')[2]
+    on_page = section.partition("<details")[0]
+    assert "luks: {sector_size: 512}" in on_page, "what is in details is not printed"
+    assert "What each" not in markdown(replace(report, configurations={"plain": {}}))
+
+
 def test_a_whole_report_is_shown_as_it_is(small: Path) -> None:
     report = build(small)
     assert without_missing(report) is report

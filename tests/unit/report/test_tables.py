@@ -118,7 +118,7 @@ def test_of_archives_only_the_emulated_ones_are_said_to_be(
     lines = printed.splitlines()
     after = dict(zip(lines, lines[1:]))
     if several:
-        assert after["effect on throughput"].startswith(named), "the effects are of both"
+        assert after["Effect on throughput"].startswith(named), "the effects are of both"
         assert not after["rbd_multi_client, 4 KiB, archive metal"].startswith("emulated")
         assert after["rbd_multi_client, 4 KiB, archive vm"] == EMULATED
     else:
