@@ -312,9 +312,17 @@ def _merged(base: Any, changes: Any) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Open runs of a test are known to that test alone."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+def own_state(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Open runs of a test, and records of its archives, are known to that test alone."""
+    own = str(tmp_path_factory.mktemp("state"))
+    monkeypatch.setenv("XDG_STATE_HOME", own)
+    # Labs of the others have their images there.
+    if request.node.get_closest_marker("unit"):
+        monkeypatch.setenv("XDG_CACHE_HOME", own)
 
 
 @pytest.fixture

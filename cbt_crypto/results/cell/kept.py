@@ -116,8 +116,9 @@ class Kept:
 def _directory(archive: Path) -> Path:
     """Where records of this archive are. Raises UsageError where somebody else could put some."""
     records = own_below_cache("records")
-    _clear(records)
     directory = records / hashlib.sha256(os.fsencode(archive)).hexdigest()[:32]
+    if not directory.exists():
+        _clear(records)
     make_own(directory)
     # Where there is no room for more, what is there can be read.
     with contextlib.suppress(OSError):
