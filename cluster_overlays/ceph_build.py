@@ -127,7 +127,8 @@ class CephBuild(Overlay):
         daemons = looks[-1]
         faults = [fault for look in looks for fault in self._faults(site, look)]
         versions = sorted({str(about.get("version")) for about in daemons.values()})
-        where = f"below {self.prefix}" if self.prefix else "of their hosts' packages"
+        folders = sorted({os.path.dirname(about.get("exe", "")) for about in daemons.values()})
+        where = f"below {self.prefix}" if self.prefix else f"from {' and '.join(folders)}"
         reason = f"{len(daemons)} daemons run Ceph {' and '.join(versions)} {where}"
         reason += "; so do client processes" if self.replaces_client_libraries else ""
         return Verdict(not faults, faults[0] if faults else reason, {"daemons": daemons})

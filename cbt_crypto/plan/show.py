@@ -16,6 +16,7 @@ from rich.text import Text
 from cbt_crypto.cluster_overlays.base import Overlay, Transition
 from cbt_crypto.plan import order
 from cbt_crypto.plan.allocation import Allocation, Planned, advice
+from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file.checks import origin_of
 from cbt_crypto.plan.layout import memory_warnings, site_of
 from cbt_crypto.plan.predict import Durations, Earlier, Forecast, in_words, load_words, predict
@@ -53,6 +54,9 @@ def _sentences(plan: Plan, earlier: Optional[Earlier]) -> Iterator[str]:
     for sentence in memory_warnings(plan.campaign, plan.to_measure):
         yield f"warning: {sentence}"
     yield _summary(plan)
+    is_base = [is_base for _, is_base in _sides(plan, plan.to_measure)]
+    if is_base and not any(is_base):
+        yield f"The baseline, {plan.campaign.baseline}, is not measured now; percentages need it."
     if earlier is None:
         yield from _in_all(plan)
     yield from _buys(plan, earlier)
@@ -242,7 +246,8 @@ def _buys(plan: Plan, earlier: Optional[Earlier]) -> Iterator[str]:
         yield "Nothing is compared with the baseline, so there is no verdict."
     elif until := _until_known(plan):
         most = max((order.deployments_of(section, cell.scenario) for cell in plan.cells), default=1)
-        yield f"{what}, from {FIRST} to {most if campaign.groups else rounds}, {until}"
+        most = most if campaign.groups else rounds
+        yield f"{what}, {FIRST if most == FIRST else f'from {FIRST} to {most}'}, {until}"
     elif campaign.groups and order.turns_of(section) == 1:
         yield f"{what}: intervals, but no verdict; a verdict needs turns: 2 or more."
     elif rounds < FEWEST_ROUNDS:
@@ -291,9 +296,9 @@ def _seen(plan: Plan, rounds: int) -> str:
     low = (
         ""
         if rounds >= _SURE
-        else " Where chance puts deployments on one of two levels, all of a configuration's are on "
-        f"one in {100 * 2 ** (1 - rounds):.0f} % of campaigns, which looks like a loss; with "
-        f"iterations: {_SURE} in 3 %."
+        else f" If each deployment is fast or slow by chance, all {rounds} of a configuration are "
+        f"alike in {100 * 2 ** (1 - rounds):.0f} % of campaigns, which looks like a loss or a "
+        f"gain; with iterations: {_SURE}, in 3 %."
     )
     return (
         f"The campaign ends in verdicts on {counted(_comparisons(plan), 'comparison')}. Each finds "
@@ -332,7 +337,12 @@ def _until_known(plan: Plan) -> str:
 
 
 def _comparisons(plan: Plan) -> int:
+    return sum(cell.iteration == 0 and not is_base for cell, is_base in _sides(plan, plan.cells))
+
+
+def _sides(plan: Plan, cells: Sequence[Cell]) -> Iterator[tuple[Cell, bool]]:
+    """The cells, each with whether it is one of the baseline's."""
     compared, base = plan.campaign.compared, plan.campaign.baseline
-    cells = [cell for cell in plan.cells if cell.iteration == 0]
-    values = (dict(c.place).get(compared, getattr(c.scenario, compared, base)) for c in cells)
-    return sum(value != base for value in values)
+    for cell in cells:
+        value = dict(cell.place).get(compared, getattr(cell.scenario, compared, base))
+        yield cell, value == base

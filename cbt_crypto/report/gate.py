@@ -264,7 +264,7 @@ def _answer_of_row(
         missing = _missing(comparison, question, beside)
         answer, reason = Answer.CANNOT_TELL, f"{allowed}: {missing}"
     if why_not is not None:
-        answer, reason = Answer.CANNOT_TELL, f"{shown}; but {why_not}"
+        answer, reason = Answer.CANNOT_TELL, f"{allowed}; but {why_not}"
     ends = (low, high)
     return LoadAnswer(load, name, answer, reason, lost, *ends, comparison.basis, p, question.loss)
 

@@ -179,7 +179,9 @@ class Ceph:
         # The last session of a ceph.conf that is about to change, and of monitors that end.
         stat = self.ask([mon("osd stat", format="json"), {"end": True}])[0]
         self.epoch = int(json.loads(stat)["epoch"])
-        self.run(kill_osds_scripts(self.site, self._mgr_pid_files()), "stop the OSDs")
+        mgrs = self.section.mgrs.items()
+        files = {h: [f"{self.pid_dir}/mgr.{name}.pid" for name in names] for h, names in mgrs}
+        self.run(kill_osds_scripts(self.site, files), "stop the OSDs")
         stop = dict.fromkeys(self.site.daemon_hosts, kill_script())
         self.run(stop, "stop the daemons")
         self.distribute_conf()
@@ -339,10 +341,6 @@ class Ceph:
             for host, named in self.section.mons.items()
         }
         return self.section.model_copy(update={"mons": mons})
-
-    def _mgr_pid_files(self) -> dict[str, list[str]]:
-        mgrs = self.section.mgrs.items()
-        return {host: [f"{self.pid_dir}/mgr.{name}.pid" for name in names] for host, names in mgrs}
 
     def _copy(self, staging: str, name: str, text: str, hosts: Iterable[str]) -> None:
         path = os.path.join(staging, name)

@@ -18,7 +18,7 @@ from cbt_crypto.cluster_overlays.base import Overlay, Transition
 from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.hosts.ceph_conf import ADMIN
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.plan.file.cluster import CephSettings, ClusterSection, PoolProfile, Rebuild
+from cbt_crypto.plan.file.cluster import ClusterSection, PoolProfile, Rebuild
 from cbt_crypto.plan.file.document import KeyPath
 from cbt_crypto.plan.file.field_types import meaning_of
 from cbt_crypto.results.repetition import FIRST
@@ -297,7 +297,8 @@ def sentences(model: type[BaseModel], error: ValidationError) -> Iterator[tuple[
     """For each value that is wrong, the keys that lead to it and one sentence."""
     by_location: dict[KeyPath, list[Mapping[str, Any]]] = defaultdict(list)
     for detail in error.errors():
-        by_location[_location(detail)].append(detail)
+        words = (p for p in detail["loc"] if not _UNION_MEMBER.fullmatch(str(p)))
+        by_location[tuple(words)].append(detail)
     for location, details in by_location.items():
         # A mapping in which something is wrong was meant to be one, whatever else it could be.
         inside = any(
@@ -315,18 +316,15 @@ def sentences(model: type[BaseModel], error: ValidationError) -> Iterator[tuple[
             yield location, f"{kinds}, not {_shown(given)}{_hint('int_type', location, given)}"
 
 
-def _location(detail: Mapping[str, Any]) -> KeyPath:
-    parts = detail["loc"]
-    return tuple(p for p in parts if not (isinstance(p, str) and _UNION_MEMBER.fullmatch(p)))
-
-
 def _sentence(model: type[BaseModel], location: KeyPath, detail: Mapping[str, Any]) -> str:
     kind = detail["type"]
     if kind == "extra_forbidden":
-        names = _names_at(model.model_json_schema(by_alias=False), location[:-1])
-        key = str(location[-1])
-        if "settings" in names and key in CephSettings.model_fields:
-            return f"unknown key; write it in cluster.settings: {{{key}: ...}}"
+        schema, key = model.model_json_schema(by_alias=False), str(location[-1])
+        names = _names_at(schema, location[:-1])
+        if key in ("benchmarks", "monitoring_profiles"):
+            return "this is a section; move it to the left edge"
+        if below := [n for n in names if key in _names_at(schema, (*location[:-1], n))]:
+            return f"unknown key; write it in {below[0]}: {{{key}: ...}}"
         also = _ALSO.get(key, key)
         return f"unknown key; {nearest(also if also in names else key, names)}"
     if kind == "missing":

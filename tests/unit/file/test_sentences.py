@@ -208,7 +208,12 @@ def test_cluster(problems_of: Problems, cluster: Any, key: str, sentence: str) -
         (
             {"osd_memory_target": "8G"},
             "cluster.osd_memory_target",
-            "unknown key; write it in cluster.settings: {osd_memory_target: ...}",
+            "unknown key; write it in settings: {osd_memory_target: ...}",
+        ),
+        (
+            {"benchmarks": {"rbd_single_client": {}}},
+            "cluster.benchmarks",
+            "this is a section; move it to the left edge",
         ),
         (
             {"pool_profiles": {"rbd": {"size": 3}}},
@@ -331,6 +336,7 @@ def test_a_section_of_ceph_options_is_a_mapping_of_names(
             "must be a whole number or a mapping of names to values, not '60s'; write 60",
         ),
         ({"bs": 4096}, "bs", 'unknown key; did you mean "op_size"?'),
+        ({"precision": 0.02}, "precision", "unknown key; write it in time: {precision: ...}"),
         ({"op_size": []}, "op_size", "is an empty list; give at least one value"),
         ({"iodepth": True}, "iodepth", "must be a whole number, not true"),
         ({"cmd_path": 5}, "cmd_path", "must be a text, not 5"),

@@ -286,7 +286,7 @@ MAIN = {name: _about("20.2.4", "/opt/m/lib/librados.so.2", exe="/opt/m/bin/ceph-
 def test_each_is_proved_by_its_files_and_its_own_word(place: Site) -> None:
     verdict = _judged(CephBuild(version="16.2"), place, OURS)
     assert verdict.proved
-    assert verdict.reason == "3 daemons run Ceph 16.2.15 of their hosts' packages"
+    assert verdict.reason == "3 daemons run Ceph 16.2.15 from /usr/bin"
     assert _judged(CephBuild(prefix="/opt/m", version="20.2"), place, MAIN).proved
 
 

@@ -78,6 +78,14 @@ def test_what_is_not_measured_is_counted(shown: Callable[..., list[str]]) -> Non
     )
 
 
+def test_a_plan_without_the_baseline_says_so(shown: Callable[..., list[str]]) -> None:
+    """It promised verdicts, and nothing was there to compare with."""
+    cluster = {"configurations": {"A": {}, "B": {}}, "baseline": "A"}
+    said = "The baseline, A, is not measured now; percentages need it."
+    assert said in shown(only=("/ B /",), cluster=cluster)
+    assert said not in shown(only=("/ A /",), cluster=cluster) + shown(cluster=cluster)
+
+
 def test_a_label_is_whole_in_a_pipe(campaign_of: Callable[..., Campaign]) -> None:
     output = io.StringIO()
     campaign = campaign_of(cluster={"configurations": {"LUKS, no workqueues": {}}})
@@ -101,7 +109,7 @@ def test_the_losses_that_would_be_seen_are_said_with_one_more_round(
     (line,) = [line for line in shown(cluster={**PAIR, "iterations": 4}) if "verdicts" in line]
     assert "ends in verdicts on 1 comparison. Each finds a loss of" in line
     assert "with one more round" in line
-    assert "are on one in 12 % of campaigns" in line
+    assert "are alike in 12 % of campaigns" in line
     (line,) = [line for line in shown(cluster={**PAIR, "iterations": 6}) if "verdicts" in line]
     assert "chance" not in line
 
