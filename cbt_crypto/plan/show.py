@@ -54,8 +54,7 @@ def _sentences(plan: Plan, earlier: Optional[Earlier]) -> Iterator[str]:
     for sentence in memory_warnings(plan.campaign, plan.to_measure):
         yield f"warning: {sentence}"
     yield _summary(plan)
-    is_base = [is_base for _, is_base in _sides(plan, plan.to_measure)]
-    if is_base and not any(is_base):
+    if plan.to_measure and not any(_is_of_baseline(plan, cell) for cell in plan.to_measure):
         yield f"The baseline, {plan.campaign.baseline}, is not measured now; percentages need it."
     if earlier is None:
         yield from _in_all(plan)
@@ -245,9 +244,9 @@ def _buys(plan: Plan, earlier: Optional[Earlier]) -> Iterator[str]:
     if not _comparisons(plan):
         yield "Nothing is compared with the baseline, so there is no verdict."
     elif until := _until_known(plan):
-        most = max((order.deployments_of(section, cell.scenario) for cell in plan.cells), default=1)
-        most = most if campaign.groups else rounds
-        yield f"{what}, {FIRST if most == FIRST else f'from {FIRST} to {most}'}, {until}"
+        if campaign.groups:
+            rounds = max((order.deployments_of(section, c.scenario) for c in plan.cells), default=1)
+        yield f"{what}, {FIRST if rounds == FIRST else f'from {FIRST} to {rounds}'}, {until}"
     elif campaign.groups and order.turns_of(section) == 1:
         yield f"{what}: intervals, but no verdict; a verdict needs turns: 2 or more."
     elif rounds < FEWEST_ROUNDS:
@@ -337,12 +336,9 @@ def _until_known(plan: Plan) -> str:
 
 
 def _comparisons(plan: Plan) -> int:
-    return sum(cell.iteration == 0 and not is_base for cell, is_base in _sides(plan, plan.cells))
+    return sum(cell.iteration == 0 and not _is_of_baseline(plan, cell) for cell in plan.cells)
 
 
-def _sides(plan: Plan, cells: Sequence[Cell]) -> Iterator[tuple[Cell, bool]]:
-    """The cells, each with whether it is one of the baseline's."""
+def _is_of_baseline(plan: Plan, cell: Cell) -> bool:
     compared, base = plan.campaign.compared, plan.campaign.baseline
-    for cell in cells:
-        value = dict(cell.place).get(compared, getattr(cell.scenario, compared, base))
-        yield cell, value == base
+    return bool(dict(cell.place).get(compared, getattr(cell.scenario, compared, base)) == base)

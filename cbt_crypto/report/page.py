@@ -311,8 +311,9 @@ def _sections(report: Report, figures: _PageCharts) -> Iterator[Element]:
             *loads,
             id=f"load-{number}",
         )
-    proofs = (*_grids(report, text_of.definitions(report)), *configurations(report))
-    yield E.SECTION(E.H2("Configurations"), *proofs, id="configurations")
+    defined = _grids(report, text_of.definitions(report))
+    proved = configurations(report)
+    yield E.SECTION(E.H2("Configurations"), *defined, *proved, id="configurations")
     yield E.SECTION(E.H2("Environment"), *environment(report), id="environment")
     yield E.SECTION(E.H2("Method"), *_method(report), id="method")
 

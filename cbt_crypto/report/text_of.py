@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from typing import Optional
 
 import yaml
@@ -116,11 +115,10 @@ def _why_none(report: Report) -> str:
 
 def definitions(report: Report) -> list[Grid]:
     """What each configuration is, as the campaign's file has it; none where all are alike."""
-    flow = partial(yaml.dump, Dumper=yaml.SafeDumper, default_flow_style=True, width=math.inf)
-    rows = [
-        (name, str(flow(of, sort_keys=False)).strip()[1:-1] if of else "none")
-        for name, of in report.configurations.items()
-    ]
+    rows = []
+    for name, overlays in report.configurations.items():
+        flow = yaml.safe_dump(overlays, default_flow_style=True, width=math.inf, sort_keys=False)
+        rows.append((name, flow.strip()[1:-1] if overlays else "none"))
     heads = ("Configuration", "Overlays")
     is_worth_it = len(rows) > 1 and any(report.configurations.values())
     return [Grid("What each configuration is", heads, [("", rows)], (), 2)] if is_worth_it else []

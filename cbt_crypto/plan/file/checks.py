@@ -286,6 +286,8 @@ _MUST_BE = {
     "string_type": "must be a text",
 }
 _LONGEST_VALUE = 60
+#: Of a file, at its left edge.
+SECTIONS = ("cluster", "benchmarks", "monitoring_profiles")
 #: pydantic puts the kind of a union's member into the location; the file has no such key.
 _UNION_MEMBER = re.compile(
     r"(literal|list|dict|nullable|function-[a-z]+|constrained-[a-z]+)\[.*|constrained-[a-z]+"
@@ -321,7 +323,7 @@ def _sentence(model: type[BaseModel], location: KeyPath, detail: Mapping[str, An
     if kind == "extra_forbidden":
         schema, key = model.model_json_schema(by_alias=False), str(location[-1])
         names = _names_at(schema, location[:-1])
-        if key in ("benchmarks", "monitoring_profiles"):
+        if key in SECTIONS:
             return "this is a section; move it to the left edge"
         if below := [n for n in names if key in _names_at(schema, (*location[:-1], n))]:
             return f"unknown key; write it in {below[0]}: {{{key}: ...}}"

@@ -87,7 +87,6 @@ def unmeasured(
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 _SAMPLER = "upstream's {} is watched by collectl alone; remove `sampler` or this benchmark"
-SECTIONS = ("cluster", "benchmarks", "monitoring_profiles")
 REQUIRED_SECTIONS = ("cluster", "benchmarks")
 
 
@@ -168,7 +167,7 @@ def _campaign(file: CampaignFile) -> Optional[Campaign]:
         return None
     data = file.document.data
     for key in data:
-        file.known((key,), str(key), "section", SECTIONS)
+        file.known((key,), str(key), "section", checks.SECTIONS)
     for section in REQUIRED_SECTIONS:
         if section not in data:
             file.problem((section,), "this section is missing; docs/file.md shows it")
