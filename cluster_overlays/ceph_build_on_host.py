@@ -9,8 +9,9 @@ import os
 import shlex
 import struct
 import sys
+import typing
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Dict, Iterator, List, Optional, Set, Tuple
 
 from cbt_crypto.hosts.directory_on_host import Refused, check_way
 from cbt_crypto.hosts.trust_on_host import distrust, owners
@@ -24,7 +25,7 @@ _LOADED, _DYNAMIC, _STRINGS, _SEARCHED = 1, 2, 5, (15, 29)
 _LOADERS = ("lib64/ld-linux-x86-64.so.2", "lib/ld-linux-aarch64.so.1")
 
 
-class Layout(NamedTuple):
+class Layout(typing.NamedTuple):
     """Where things are in a build, or None; `options`: a Ceph option and its directory."""
 
     programs: Dict[str, str]
