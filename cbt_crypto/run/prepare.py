@@ -145,7 +145,8 @@ class Preparation:
         benchmark = self.benchmark(Cell(step.scenario, 0, ""))
         self._made.update({v.name: (step.scenario, v) for v in step.volumes})
         tell = self._progress.filling
-        site = self.target.site if step.scenario.needs_cluster else None
+        is_told = step.scenario.needs_cluster and size > _SMALL_MIB
+        site = self.target.site if is_told else None
         with self.timeline.step("prefill", mib=size), followed(self._remote, site, size, tell):
             self._engine.common.make_remote_dir(benchmark.run_dir)
             benchmark.fill(step.volumes)
@@ -186,6 +187,8 @@ class Preparation:
         self._targets.end([volume for _, volume in self._made.values()], self._journal.run)
 
 
+#: Less is filled before a second answer would say how fast; each takes a start of `ceph`.
+_SMALL_MIB = 512
 #: Seconds between questions how much a cluster has stored, and for each answer.
 _LOOK_EVERY_S, _ANSWER_S = 10.0, 60.0
 
