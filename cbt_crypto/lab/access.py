@@ -41,6 +41,8 @@ def config(lab: Lab) -> str:
         for node in lab.nodes
     ]
     common = Path(__file__).with_name("ssh.conf").read_text(encoding="utf-8")
+    if lab.shape.kind is Kind.VM and len(str(keys)) < _LONGEST_FOLDER:
+        blocks.append(_SHARE_CONNECTIONS.format(path=f'"{keys}/%r@%n"'))
     return "\n".join([*blocks, common.format(keys=keys)])
 
 
@@ -115,10 +117,12 @@ def _answers(lab: Lab, node: Node) -> bool:
     return result.returncode == 0
 
 
-#: An emulated CPU takes seconds to agree on keys: pdsh between vm nodes does so once a node.
+#: An emulated CPU takes seconds to agree on keys: into and between vm nodes, once for many logins.
 _SHARE_CONNECTIONS = (
-    "Host node*\n    ControlMaster auto\n    ControlPath /run/ssh-%C\n    ControlPersist 600\n"
+    "Host node*\n    ControlMaster auto\n    ControlPath {path}\n    ControlPersist 600\n"
 )
+#: Characters of a directory for sockets: a socket's path has at most 107, of which ssh adds 17.
+_LONGEST_FOLDER = 70
 
 
 def make_keys(lab: Lab) -> None:
@@ -163,7 +167,8 @@ def _files(lab: Lab, node: Node) -> dict[str, tuple[bytes, int]]:
         "root/.ssh/known_hosts": ((keys / "known_hosts").read_bytes(), 0o600),
     }
     if lab.shape.kind is Kind.VM:
-        files["etc/ssh/ssh_config.d/share.conf"] = (_SHARE_CONNECTIONS.encode(), 0o644)
+        share = _SHARE_CONNECTIONS.format(path="/run/ssh-%C")
+        files["etc/ssh/ssh_config.d/share.conf"] = (share.encode(), 0o644)
         files["etc/chrony/chrony.conf"] = (_chrony(lab, index).encode(), 0o644)
     return files
 
