@@ -122,9 +122,14 @@ class DbDevice(Overlay):
         if not self.is_present:
             return {}
         if self.directory:
+            note = self._of_mount("note_mount", site)
             made = self._for_files(site, _MAKE_FILE)
-            return {host: f"{self._check_way()}{text}" for host, text in made.items()}
+            return {host: f"{self._check_way()}{note}\n{text}" for host, text in made.items()}
         return {host: self._volumes(site, host) for host in site.osd_hosts}
+
+    def _of_mount(self, function: str, site: Site) -> str:
+        words = (f"{site.tmp_dir}/db_device.mount", self.directory or "")
+        return shell.call(__file__, function, *words)
 
     def _for_files(self, site: Site, script: str) -> HostScripts:
         scripts = {}
@@ -149,7 +154,10 @@ class DbDevice(Overlay):
         if not self.is_present:
             return {}
         if self.directory:
-            return self._for_files(site, _REMOVE_FILE)
+            # On one that is not mounted they would stay in silence.
+            look = self._of_mount("is_mounted", site)
+            removed = self._for_files(site, _REMOVE_FILE)
+            return {host: f"{look}\n{text}" for host, text in removed.items()}
         return dict.fromkeys(site.osd_hosts, lvm_and_md.remove_volumes(_notes(site)))
 
     @override

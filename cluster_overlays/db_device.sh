@@ -26,3 +26,16 @@ room() {
         echo "$1" "has $have bytes for $3; lower db_device.size"
     fi
 }
+
+# Writes into $1 where the file system with directory $2 is mounted.
+note_mount() { stat -c %m "$2" > "$1"; }
+
+# Fails where another file system, or none, is at directory $2 than when `note_mount` wrote $1.
+is_mounted() {
+    [ -s "$1" ] || return 0
+    at=$(cat "$1")
+    [ "$(stat -c %m "$2" 2> /dev/null)" = "$at" ] || {
+        echo "databases of OSDs are in $2, and $at is not mounted; mount it and run this again" >&2
+        exit 1
+    }
+}

@@ -61,14 +61,14 @@ def test_the_device_is_guarded_like_the_data_devices(site: Site) -> None:
 
 @pytest.mark.parametrize("mode", [0o755, 0o1777, 0o777])
 def test_a_directory_where_others_may_put_something_in_a_file_s_place(
-    one_host: Site, mode: int
+    one_host: Site, mode: int, tmp_path: Path
 ) -> None:
     """A link there led mkfs, as root, to whatever it names."""
     folder = Path("/var/tmp", f"cbt-crypto-{os.getpid()}-db")
     folder.mkdir()
     folder.chmod(mode)
     osds = tuple(replace(osd, is_file=True) for osd in one_host.osds)
-    site = replace(one_host, osds=osds)
+    site = replace(one_host, osds=osds, tmp_dir=str(tmp_path))
     overlay = DbDevice(directory=str(folder), size="1M")
     try:
         (need,) = overlay.requirements(site)
@@ -83,6 +83,31 @@ def test_a_directory_where_others_may_put_something_in_a_file_s_place(
         assert made.returncode != 0 and wrong in made.stderr and files == []
     else:
         assert (said, made.returncode, len(files)) == ("ok", 0, len(osds)), made.stderr
+
+
+def test_files_on_a_file_system_that_is_not_mounted_now(one_host: Site, tmp_path: Path) -> None:
+    """After a restart of the machine, clean-up left them in silence, and said that all is down."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting needs root")
+    folder = tmp_path / "second"
+    folder.mkdir(mode=0o755)
+    osds = tuple(replace(osd, is_file=True) for osd in one_host.osds)
+    site = replace(one_host, osds=osds, tmp_dir=str(tmp_path))
+    overlay = DbDevice(directory=str(folder), size="1M")
+    made, down = overlay.before_osds(site)[site.head], overlay.take_down(site)[site.head]
+    script = f"""
+    SUDO=
+    mount -t tmpfs -o mode=755 second {folder}
+    ({made}); ls {folder} | wc -l
+    mount --make-private {folder}; mkdir {tmp_path}/kept; mount --move {folder} {tmp_path}/kept
+    ({down}) || echo refused
+    mount --move {tmp_path}/kept {folder}
+    ({down}); ls {folder} | wc -l
+    """
+    command = ["unshare", "--mount", "sh", "-euc", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == [str(len(osds)), "refused", "0"], done.stderr
+    assert f"in {folder}, and {folder} is not mounted; mount it and" in done.stderr
 
 
 def _run(script: str) -> subprocess.CompletedProcess[str]:
