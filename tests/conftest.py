@@ -177,11 +177,24 @@ def etcd_benchmark() -> str:
 @pytest.fixture
 def loop_devices() -> Iterator[None]:
     """Loop devices for this test alone: another beside it might take one that it gives back."""
-    if os.geteuid() != 0 or not Path("/dev/loop-control").exists():
-        pytest.skip("loop devices need root and the loop module")
+    _need_loops()
     with loop_lock():
         _forget_partitions()
         yield
+
+
+@pytest.fixture
+def kept_loop_devices() -> Iterator[Callable[[], None]]:
+    """For a test that keeps its loop devices to its end, or else calls what this gives first."""
+    _need_loops()
+    with loop_lock(is_shared=True) as alone:
+        _forget_partitions()
+        yield alone
+
+
+def _need_loops() -> None:
+    if os.geteuid() != 0 or not Path("/dev/loop-control").exists():
+        pytest.skip("loop devices need root and the loop module")
 
 
 def _forget_partitions() -> None:
@@ -190,7 +203,8 @@ def _forget_partitions() -> None:
         device = partition.parent.parent
         if not (device / "loop" / "backing_file").exists():
             command = ["delpart", f"/dev/{device.name}", partition.read_text().strip()]
-            subprocess.run(command, check=True)
+            # Another test beside this one may have done so.
+            subprocess.run(command, check=False, stderr=subprocess.DEVNULL)
 
 
 @pytest.fixture

@@ -103,7 +103,7 @@ def campaign(tmp_path: Path, cluster: dict[str, Any], lab: Lab) -> tuple[list[An
     with subprocess.Popen([*command, "-a", str(archive), str(config)]) as process:
         while process.poll() is None:
             seen |= set(on(lab, LOOK).splitlines())
-            time.sleep(3)
+            time.sleep(5)
     assert process.returncode == 0
     proofs = [json.loads(path.read_text()) for path in archive.rglob("proof.json")]
     assert all(proof["proved"] for proof in proofs)

@@ -6,16 +6,19 @@ import contextlib
 import fcntl
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 
 @contextlib.contextmanager
-def loop_lock() -> Iterator[None]:
-    """Hold this while a loop device is taken or given back: a test may see the number come back."""
+def loop_lock(is_shared: bool = False) -> Iterator[Callable[[], None]]:
+    """Hold this while a loop device is taken or given back: a test may see the number come back.
+
+    Shared by tests that keep what they took; what it yields makes it theirs alone.
+    """
     with (Path(tempfile.gettempdir()) / "cbt-crypto-tests-loop.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        fcntl.flock(lock, fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX)
+        yield lambda: fcntl.flock(lock, fcntl.LOCK_EX)
 
 
 @contextlib.contextmanager

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional
@@ -26,6 +27,8 @@ class Bench:
     """A host with a directory of ours and disks."""
 
     folder: Path
+    #: Has no other test give back or take loop devices until this one ends.
+    be_alone: Callable[[], None]
     attached: list[str] = field(default_factory=list)
 
     @property
@@ -43,11 +46,13 @@ class Bench:
         if device is None:
             device = run("losetup", "--find", "--show", str(path))
         else:
+            self.be_alone()
             run("losetup", device, str(path))
         self.attached.append(device)
         return device
 
     def detach(self, device: str) -> None:
+        self.be_alone()
         run("losetup", "--detach", device)
         self.attached.remove(device)
 
@@ -81,14 +86,30 @@ class Bench:
         return json.loads((Path(self.tmp_dir) / destroy.NOTES).read_text())
 
 
+def flush(path: Path) -> None:
+    """Write what the kernel still holds for a disk; `sync` would wait for all disks there are."""
+    mounts = Path("/proc/mounts").read_text()
+    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
+        name = backing.parts[3]
+        if backing.read_text().strip() != str(path):
+            continue
+        if f"/dev/{name}" in mounts:
+            os.sync()
+        for device in (f"/dev/{name}", *glob.glob(f"/dev/{name}p*")):
+            with open(device, "rb") as opened:
+                os.fsync(opened)
+    with path.open("rb") as file:
+        os.fsync(file)
+
+
 def digest(path: Path) -> str:
-    os.sync()
+    flush(path)
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @pytest.fixture
-def bench(tmp_path: Path, loop_devices: None) -> Iterator[Bench]:
-    made = Bench(tmp_path)
+def bench(tmp_path: Path, kept_loop_devices: Callable[[], None]) -> Iterator[Bench]:
+    made = Bench(tmp_path, kept_loop_devices)
     yield made
     for device in made.attached:
         run("losetup", "--detach", device)

@@ -54,7 +54,7 @@ class Told(Bench):
 
 @pytest.fixture
 def host(bench: Bench) -> Told:
-    made = Told(bench.folder)
+    made = Told(bench.folder, bench.be_alone)
     made.attached = bench.attached
     return made
 
@@ -170,6 +170,7 @@ def test_a_volume_group_that_is_called_like_ours(bench: Bench) -> None:
 
 def test_lab_down_keeps_the_disks_of_a_lab_of_another_container(bench: Bench) -> None:
     """Its loop devices, over files of the same path there, were detached by that path."""
+    bench.be_alone()
     lab = bench.folder / "lab"
     lab.mkdir()
     (lab / "disk0").write_bytes(bytes(1 << 20))

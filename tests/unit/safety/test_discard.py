@@ -12,7 +12,7 @@ from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.hosts.devices.identity_on_host import TAG, TAG_BYTES
 from cbt_crypto.hosts.site import Osd, Site
 
-from .conftest import Bench, digest, run
+from .conftest import Bench, digest, flush, run
 
 pytestmark = pytest.mark.unit
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.unit
 def fill(path: Path) -> None:
     with path.open("r+b") as file:
         file.write(os.urandom(path.stat().st_size))
-    os.sync()
+        os.fsync(file)
 
 
 def test_a_claimed_device_holds_nothing_but_the_tag(bench: Bench) -> None:
@@ -31,7 +31,7 @@ def test_a_claimed_device_holds_nothing_but_the_tag(bench: Bench) -> None:
     run("blockdev", "--flushbufs", device)
     assert image.read_bytes()[8 << 20 :].strip(b"\0"), "without the key nothing is discarded"
     bench.good(destroy.claim(bench.tmp_dir, [device], discard=True))
-    os.sync()
+    flush(image)
     left = image.read_bytes()
     assert left.startswith(TAG)
     assert left[TAG_BYTES:].count(0) == len(left) - TAG_BYTES
