@@ -204,6 +204,11 @@ class Scenario(BaseModel):
         return self.time.block if isinstance(self.time, MeasureUntil) else self.time
 
     @property
+    def run_s(self) -> int:
+        """Seconds that one run of the workload takes: its ramp, and what is measured."""
+        return self.ramp + self.measured_s
+
+    @property
     def slowest_fill_mb_per_s(self) -> float:
         """A volume that is filled more slowly than this, beside a deployment's time, is not."""
         return 1.0

@@ -67,7 +67,7 @@ class Cell:
     @property
     def seconds(self) -> int:
         """Time that the file itself asks for: ramp, measured time, and rounds before, at least."""
-        return self.scenario.settling_s + self.scenario.ramp + self.scenario.measured_s
+        return self.scenario.settling_s + self.scenario.run_s
 
     @property
     def label(self) -> str:

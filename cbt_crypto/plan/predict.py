@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -62,8 +62,13 @@ class Durations:
         if isinstance(step, Deploy):
             return self.deploying[step.how]
         if isinstance(step, Prefill):
-            return sum(volume.written_mb for volume in step.volumes) / self.fill_mib_per_s
-        return self.around_a_cell + step.cell.scenario.ramp + step.cell.scenario.measured_s
+            return step.mib / self.fill_mib_per_s
+        return self.around_a_cell + step.cell.scenario.run_s
+
+    def of_all(self, steps: Sequence[Step]) -> float:
+        """What all these steps take, with the pauses before cells."""
+        pauses = sum(step.pause_s for step in steps if isinstance(step, Measure))
+        return sum(map(self.of, steps)) + pauses
 
     @cached_property
     def deploying(self) -> Mapping[Transition, float]:
@@ -196,8 +201,7 @@ def predict(plan: Plan, earlier: Earlier) -> Prediction:
             shown[load_words(cell)] = _shown(until, count, spread)
     of = earlier.durations.of
     taken = [_taken(plan.steps, keys, rounds, end) for end in range(3)]
-    pauses = [sum(step.pause_s for step in steps if isinstance(step, Measure)) for steps in taken]
-    low, usual, high = (sum(map(of, steps)) + pause for steps, pause in zip(taken, pauses))
+    low, usual, high = map(earlier.durations.of_all, taken)
     deviations = [earlier.durations.uncertainty(taken[end]) for end in (0, 2)]
     return Prediction(
         usual,
@@ -362,33 +366,6 @@ class Left:
         return f"({max(low, 0) / 3600:.0f} to {high / 3600:.0f} h)"
 
 
-@dataclass
-class _Work:
-    of_file: float = 0.0
-    kinds: Counter[object] = field(default_factory=Counter)
-
-    def add(self, step: Step) -> None:
-        """Take in one more step."""
-        if isinstance(step, Deploy):
-            self.kinds[step.how] += 1
-        elif isinstance(step, Prefill):
-            self.kinds["mib"] += sum(volume.written_mb for volume in step.volumes)
-        else:
-            self.kinds["cells"] += 1
-            self.of_file += step.pause_s + step.cell.scenario.ramp + step.cell.scenario.measured_s
-
-    def subtract(self, other: _Work) -> None:
-        """Leave out steps that were taken in."""
-        self.of_file -= other.of_file
-        self.kinds.subtract(other.kinds)
-
-    def seconds(self, durations: Durations) -> float:
-        """What all of it takes."""
-        deploying = sum(self.kinds[how] * each for how, each in durations.deploying.items())
-        filling = self.kinds["mib"] / durations.fill_mib_per_s
-        return self.of_file + deploying + filling + self.kinds["cells"] * durations.around_a_cell
-
-
 class Forecast:
     """Time left of a plan, by the file's times and its steps so far, preparation included."""
 
@@ -397,13 +374,12 @@ class Forecast:
     ) -> None:
         self._archive = archive
         self._now = now
-        self._cells = deque([_Work()])
-        self._all = _Work()
+        #: The steps up to each cell that is left, its own last; then those behind all cells.
+        self._cells: deque[list[Step]] = deque([[]])
         for step in plan.steps:
-            self._all.add(step)
-            self._cells[-1].add(step)
+            self._cells[-1].append(step)
             if isinstance(step, Measure):
-                self._cells.append(_Work())
+                self._cells.append([])
         self._since = now()
         self._filling: Optional[float] = None
         self.learn()
@@ -416,7 +392,7 @@ class Forecast:
     def cell_done(self) -> None:
         """The first cell that was left is measured, failed, or not needed."""
         if len(self._cells) > 1:
-            self._all.subtract(self._cells.popleft())
+            self._cells.popleft()
         self._since = self._now()
         self.learn()
 
@@ -424,13 +400,18 @@ class Forecast:
         """Take in how long the steps took that have ended since."""
         steps = [] if self._archive is None else steps_of(self._archive)
         self._durations = Durations(steps, self._filling)
+        # Summed here, not in `left`, which a terminal asks once a second.
+        left = [step for cell in self._cells for step in cell]
+        self._next_s = self._durations.of_all(self._cells[0])
+        self._all_s = self._durations.of_all(left)
+        cells = (step for step in left if isinstance(step, Measure))
+        self._of_file_s = sum(step.pause_s + step.cell.scenario.run_s for step in cells)
 
     def left(self) -> Left:
         """What is left from this moment on."""
-        seconds = self._all.seconds(self._durations)
-        passed = min(self._now() - self._since, self._cells[0].seconds(self._durations))
-        around = seconds - self._all.of_file
-        return Left(seconds - passed, self._share() * max(0.0, around))
+        passed = min(self._now() - self._since, self._next_s)
+        around = self._all_s - self._of_file_s
+        return Left(self._all_s - passed, self._share() * max(0.0, around))
 
     def _share(self) -> float:
         """The part by which what the file does not say, such as a deployment, may be wrong."""

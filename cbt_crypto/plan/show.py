@@ -167,11 +167,9 @@ def _row(step: Step, durations: Durations) -> tuple[str, str, str]:
         takes = f"about {durations.of(step):.0f} s"
         return step.how.name.lower(), f"{step.configuration}  ({step.reason})", takes
     if isinstance(step, Prefill):
-        size = sum(volume.written_mb for volume in step.volumes)
-        what = f"{counted(len(step.volumes), 'volume')}, {size} MiB, for {step.scenario.name}"
+        what = f"{counted(len(step.volumes), 'volume')}, {step.mib} MiB, for {step.scenario.name}"
         return "prefill", what, f"about {about(durations.of(step))}"
-    seconds = step.cell.scenario.ramp + step.cell.scenario.measured_s
-    return "measure", f"{step.cell.label}  [{step.cell.id}]", f"{seconds} s"
+    return "measure", f"{step.cell.label}  [{step.cell.id}]", f"{step.cell.scenario.run_s} s"
 
 
 def _summary(plan: Plan) -> str:

@@ -89,6 +89,11 @@ class Prefill:
     volumes: tuple[Volume, ...]
     used_by: Mapping[str, Sequence[Cell]] = field(default_factory=dict, compare=False)
 
+    @property
+    def mib(self) -> int:
+        """What is written to fill them, in MiB, before replication."""
+        return sum(volume.written_mb for volume in self.volumes)
+
     def only(self, is_needed: Callable[[Cell], bool]) -> Prefill:
         """Leave out the volumes that no cell needs."""
         volumes = tuple(
@@ -138,8 +143,7 @@ class Plan:
     @property
     def prefill_mb(self) -> int:
         """What is written to fill volumes, in MiB, before replication."""
-        fills = (step for step in self.steps if isinstance(step, Prefill))
-        return sum(volume.written_mb for fill in fills for volume in fill.volumes)
+        return sum(step.mib for step in self.steps if isinstance(step, Prefill))
 
     def deployments(self, how: Transition) -> int:
         """The number of deployments of one kind."""

@@ -140,7 +140,7 @@ class Preparation:
         return replace(site, osds=(), drives=tuple(d for d in self._drives if d.name == drive))
 
     def _prefill(self, step: Prefill) -> None:
-        size = sum(volume.written_mb for volume in step.volumes)
+        size = step.mib
         self._progress.phase(f"prefill {counted(len(step.volumes), 'volume')}, {size} MiB")
         benchmark = self.benchmark(Cell(step.scenario, 0, ""))
         self._made.update({v.name: (step.scenario, v) for v in step.volumes})

@@ -176,7 +176,7 @@ class ScenarioBenchmark:
         )
         show_statuses = f"cd {shlex.quote(self.run_dir)} && grep -H . exit_status.*"
         scripts = {host: f"(\n{text}\n)\n{show_statuses}" for host, text in scripts.items()}
-        limit = self.scenario.ramp + self.scenario.measured_s + _SLACK
+        limit = self.scenario.run_s + _SLACK
         processes = self.scenario.processes(self.site)
         in_flight = self.scenario.in_flight(self.site)
         onlooker = self.tell and watch.Onlooker(
