@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Annotated, Any, Optional
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
 
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import shell
@@ -41,11 +42,23 @@ Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 Path = Annotated[str, Field(max_length=4096), AfterValidator(_device)]
 
 
-class _Answer(BaseModel):
-    model_config = ConfigDict(strict=True)
+_TIMEOUT_S = 120
+#: Characters of what a host, or ssh, says of it.
+_LONGEST_WHY = 300
+_BY_ID, _BY_PARTLABEL = "/dev/disk/by-id/", "/dev/disk/by-partlabel/"
+#: Names made of what the drive itself says come before those made of how it is attached.
+_PREFERRED = ("wwn-", "nvme-eui.", "nvme-uuid.", "nvme-", "scsi-", "ata-", "virtio-")
+#: Smaller ones are no place for an OSD: card readers, virtual floppies.
+_LEAST_BYTES = 1 << 30
+
+#: A number in quotes is none.
+_AS_TOLD = ConfigDict(strict=True)
 
 
-class _Network(_Answer):
+@dataclass(frozen=True, config=_AS_TOLD)
+class HostNetwork:
+    """An interface with an IPv4 address and its prefix; `speed` in Mbit/s, 0 for unknown."""
+
     name: Text
     address: Annotated[str, AfterValidator(lambda text: str(ipaddress.IPv4Interface(text)))]
     mtu: Count
@@ -53,7 +66,10 @@ class _Network(_Answer):
     hardware: bool
 
 
-class _Drive(_Answer):
+@dataclass(frozen=True, config=_AS_TOLD)
+class HostDrive:
+    """A block device of one host. `size` in bytes; `why_not` is None when it is free."""
+
     name: Text
     path: Path
     size: Count
@@ -69,61 +85,8 @@ class _Drive(_Answer):
     volumes: list[Text]
     partitions: Count
     osd: Optional[Text]
-
-
-class _Hardware(_Answer):
-    system: Text
-    kernel: Text
-    processor: Text
-    cpus: Annotated[int, Field(ge=1, lt=1 << 20)]
-    numa_nodes: Count
-    memory: Count
-    free: Count
-    versions: dict[Text, Text]
-    networks: list[_Network]
-    drives: list[_Drive]
-
-
-_HARDWARE = TypeAdapter(_Hardware)
-
-
-def read(text: str) -> dict[str, Any]:
-    """What `hardware_on_host` printed.
-
-    Raises ValueError with a clause that says what no host has, and where in the answer.
-    """
-    if len(text) > MOST_BYTES:
-        raise ValueError(f"answered with more than {MOST_BYTES >> 20} MiB")
-    try:
-        return _HARDWARE.validate_json(text).model_dump()
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = printable(".".join(map(str, first["loc"])))[:200]
-        raise ValueError(f"answered with what no host has, at {place or 'its start'}") from None
-
-
-_TIMEOUT_S = 120
-#: Characters of what a host, or ssh, says of it.
-_LONGEST_WHY = 300
-_BY_ID, _BY_PARTLABEL = "/dev/disk/by-id/", "/dev/disk/by-partlabel/"
-#: Names made of what the drive itself says come before those made of how it is attached.
-_PREFERRED = ("wwn-", "nvme-eui.", "nvme-uuid.", "nvme-", "scsi-", "ata-", "virtio-")
-#: Smaller ones are no place for an OSD: card readers, virtual floppies.
-_LEAST_BYTES = 1 << 30
-
-
-@dataclass(frozen=True)
-class HostDrive:
-    """A block device of one host. `size` in bytes; `why_not` is None when it is free."""
-
-    host: str
-    name: str
-    path: str
-    size: int
-    model: str = ""
-    serial: str = ""
-    rotational: bool = False
-    numa: Optional[int] = None
+    #: What follows no host says of itself: see `_judged`.
+    host: str = ""
     #: Its stable name, below /dev/disk; None when it has none.
     stable: Optional[str] = None
     why_not: Optional[str] = None
@@ -140,37 +103,45 @@ class HostDrive:
         return ", ".join(filter(None, (self.name, self.model, decimal(self.size), numa)))
 
 
-@dataclass(frozen=True)
-class HostNetwork:
-    """An interface with an IPv4 address and its prefix; `speed` in Mbit/s, 0 for unknown."""
-
-    name: str
-    address: str
-    mtu: int
-    speed: int
-    hardware: bool
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_AS_TOLD)
 class HostHardware:
     """One host. `memory` and `free`, that of tmp_dir's file system, are in bytes."""
 
-    name: str
-    system: str
-    kernel: str
-    processor: str
-    cpus: int
-    numa_nodes: int
-    memory: int
-    free: int
-    versions: Mapping[str, str] = field(default_factory=dict)
-    networks: tuple[HostNetwork, ...] = ()
-    drives: tuple[HostDrive, ...] = ()
+    system: Text
+    kernel: Text
+    processor: Text
+    cpus: Annotated[int, Field(ge=1, lt=1 << 20)]
+    numa_nodes: Count
+    memory: Count
+    free: Count
+    versions: dict[Text, Text]
+    networks: tuple[HostNetwork, ...]
+    drives: tuple[HostDrive, ...]
+    #: As we call it, whatever it says.
+    name: str = ""
 
     @property
     def free_drives(self) -> list[HostDrive]:
         """The drives that an OSD could have: nothing is on them, and nobody uses them."""
         return [drive for drive in self.drives if drive.why_not is None]
+
+
+_HARDWARE = TypeAdapter(HostHardware)
+
+
+def read(host: str, text: str) -> HostHardware:
+    """What `hardware_on_host` printed there; nothing is judged yet.
+
+    Raises ValueError with a clause that says what no host has, and where in the answer.
+    """
+    if len(text) > MOST_BYTES:
+        raise ValueError(f"answered with more than {MOST_BYTES >> 20} MiB")
+    try:
+        return replace(_HARDWARE.validate_json(text), name=host)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = printable(".".join(map(str, first["loc"])))[:200]
+        raise ValueError(f"answered with what no host has, at {place or 'its start'}") from None
 
 
 def decimal(size: int) -> str:
@@ -188,20 +159,24 @@ def read_hardware(remote: Remote, hosts: Sequence[str], tmp_dir: str) -> list[Ho
     """
     script = shell.python(shell.program(hardware_on_host), tmp_dir)
     results = remote.attempt(dict.fromkeys(hosts, script), _TIMEOUT_S)
-    documents, problems = {}, []
+    said: list[HostHardware] = []
+    problems = []
     for host in hosts:
         result = results.get(host)
         if result is None or result.status != 0:
             problems.append(f"{host}: {_unreachable(result)}")
             continue
         try:
-            documents[host] = read(result.stdout)
+            said.append(read(host, result.stdout))
         except ValueError as error:
             problems.append(f"{host}: {error}; see which python3 its shell starts")
     if problems:
         raise UsageError("\n".join(problems))
-    verdicts = _guarded(remote, documents, tmp_dir)
-    return [_host(host, document, verdicts) for host, document in documents.items()]
+    verdicts = _guarded(remote, said, tmp_dir)
+    return [
+        replace(host, drives=tuple(_judged(host.name, drive, verdicts) for drive in host.drives))
+        for host in said
+    ]
 
 
 def _unreachable(result: Optional[HostResult]) -> str:
@@ -213,18 +188,18 @@ def _unreachable(result: Optional[HostResult]) -> str:
 
 
 def _guarded(
-    remote: Remote, documents: Mapping[str, Any], tmp_dir: str
+    remote: Remote, said: Sequence[HostHardware], tmp_dir: str
 ) -> dict[tuple[str, str], Optional[str]]:
     """(host, device) -> what `check` would have against it, None for nothing."""
     site = Site(tmp_dir=tmp_dir, conf="", head="", clients=(), osds=())
     checks: list[Requirement] = []
-    for host, document in documents.items():
-        for drive in document["drives"]:
-            guard = device_guard(site, host, drive["path"])
-            checks.append(replace(guard, column=f"{host} {drive['path']}"))
+    for host in said:
+        for drive in host.drives:
+            guard = device_guard(site, host.name, drive.path)
+            checks.append(replace(guard, column=f"{host.name} {drive.path}"))
     if not checks:
         return {}
-    hosts = [host for host, document in documents.items() if document["drives"]]
+    hosts = [host.name for host in said if host.drives]
     findings = survey(remote, hosts, checks)
     return {
         (finding.host, finding.column.partition(" ")[2]): finding.error
@@ -233,23 +208,12 @@ def _guarded(
     }
 
 
-def _host(
-    name: str, facts: Mapping[str, Any], verdicts: Mapping[tuple[str, str], Optional[str]]
-) -> HostHardware:
-    networks = tuple(HostNetwork(**network) for network in facts["networks"])
+def _judged(
+    host: str, drive: HostDrive, verdicts: Mapping[tuple[str, str], Optional[str]]
+) -> HostDrive:
     # What the guard said nothing about is not taken for free.
-    drives = tuple(
-        _drive(name, drive, verdicts.get((name, drive["path"]), "cannot be read"))
-        for drive in facts["drives"]
-    )
-    return HostHardware(name, **{**facts, "networks": networks, "drives": drives})
-
-
-def _drive(host: str, facts: Mapping[str, Any], refused: Optional[str]) -> HostDrive:
-    stable = stable_name(facts["links"])
-    kept = ("name", "path", "size", "model", "serial", "rotational", "numa")
-    known = {key: facts[key] for key in kept}
-    return HostDrive(host, stable=stable, why_not=why_not(facts, stable, refused), **known)
+    refused, stable = verdicts.get((host, drive.path), "cannot be read"), stable_name(drive.links)
+    return replace(drive, host=host, stable=stable, why_not=why_not(vars(drive), stable, refused))
 
 
 def stable_name(links: Sequence[str]) -> Optional[str]:

@@ -39,10 +39,18 @@ DATA = Path(__file__).parents[1] / "data"
 GIB = 1 << 30
 
 
+TOLD: dict[str, Any] = {
+    "path": "/dev/sda", "size": 10**12, "mounts": [], "content": [], "volumes": [],
+    "partitions": 0, "osd": None, "read_only": False, "removable": False,
+}  # fmt: skip
+
+
 def drive(host: str, number: int, size: float = 1.92e12, model: str = "MZQL2", **more: Any) -> Any:
     name = f"nvme{number}n1"
     stable = f"/dev/disk/by-id/nvme-eui.{host}{number:04}"
-    return HostDrive(host, name, f"/dev/{name}", int(size), model, stable=stable, **more)
+    about = {"name": name, "path": f"/dev/{name}", "size": int(size), "model": model}
+    unsaid: dict[str, Any] = {"serial": "", "rotational": False, "numa": None, "links": []}
+    return HostDrive(**{**TOLD, **unsaid, **about, "host": host, "stable": stable, **more})
 
 
 def host(name: str, drives: tuple[HostDrive, ...] = (), memory: int = 256 * GIB) -> HostHardware:
@@ -52,7 +60,7 @@ def host(name: str, drives: tuple[HostDrive, ...] = (), memory: int = 256 * GIB)
         HostNetwork("eth1", f"192.168.1.{number}/24", 9000, 25000, True),
     )
     return HostHardware(
-        name, "Debian", "6.1", "EPYC", 64, 2, memory, 100 * GIB, {}, networks, drives
+        "Debian", "6.1", "EPYC", 64, 2, memory, 100 * GIB, {}, networks, drives, name
     )
 
 
@@ -216,12 +224,6 @@ def test_a_configuration_without_its_means_is_left_out_and_says_why() -> None:
 def test_the_stable_name(links: list[str], name: Optional[str]) -> None:
     found = stable_name([f"/dev/disk/{link}" for link in links])
     assert found == (name and f"/dev/disk/{name}")
-
-
-TOLD: dict[str, Any] = {
-    "path": "/dev/sda", "size": 10**12, "mounts": [], "content": [], "volumes": [],
-    "partitions": 0, "osd": None, "read_only": False, "removable": False,
-}  # fmt: skip
 
 
 @pytest.mark.parametrize(
