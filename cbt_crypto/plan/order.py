@@ -13,7 +13,6 @@ from typing import Any, Optional, TypeVar
 from cbt_crypto.archive.files import digest, read_json
 from cbt_crypto.benchmarks.base import Scenario, share_of
 from cbt_crypto.cluster_overlays.base import Transition
-from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.errors import UsageError
 from cbt_crypto.plan.cells import Cell, definition_of, measured_cluster
 from cbt_crypto.plan.file import Campaign, ClusterSection
@@ -153,8 +152,7 @@ def deployed_first(campaign: Campaign) -> tuple[str, ...]:
     names = campaign.names_of_configurations
     if campaign.cluster.rebuild not in ("needed", "never"):
         return names
-    stacks = {name: Stack(overlays) for name, overlays in campaign.configurations.items()}
-    first = campaign.first_configuration
+    stacks, first = campaign.stacks, campaign.first_configuration
     return cheapest_order(names, first, lambda a, b: _COST[stacks[a].transition_to(stacks[b])])
 
 
@@ -344,7 +342,7 @@ def shares(campaign: Campaign, this: str, other: str) -> bool:
 
 
 def _needs_no_rebuild(campaign: Campaign, this: str, other: str) -> bool:
-    stacks = [Stack(campaign.configurations[name]) for name in (this, other)]
+    stacks = campaign.stacks[this], campaign.stacks[other]
     both = (stacks[0].transition_to(stacks[1]), stacks[1].transition_to(stacks[0]))
     return Transition.REBUILD not in both
 

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import combinations
 from typing import Any
 
-from cbt_crypto.cluster_overlays.base import Overlay, Transition
+from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.file.cluster import CONTROL, ClusterSection
@@ -81,8 +81,8 @@ def name_of(number: int) -> str:
     return f"group{number}"
 
 
-#: Name -> its own overlays.
-Configurations = Mapping[str, Sequence[Overlay]]
+#: Configuration -> its stack.
+Stacks = Mapping[str, Stack]
 
 
 @dataclass(frozen=True)
@@ -110,12 +110,11 @@ def grouped(names: Iterable[str], together: Callable[[str, str], bool]) -> list[
     return all_groups
 
 
-def groups_of(configurations: Configurations) -> tuple[Group, ...]:
+def groups_of(stacks: Stacks) -> tuple[Group, ...]:
     """The groups, in the order of their first members.
 
     The control has its own OSDs where any has: else it would be nearer to the baseline than others.
     """
-    stacks = {name: Stack(overlays) for name, overlays in configurations.items()}
     together = grouped(stacks, partial(_changes_live, stacks))
     if len(together) == 2 and [CONTROL] in together:
         # Nothing but the control would stand beside: it is as near to the baseline as others are.
@@ -128,13 +127,13 @@ def group_of(groups: Sequence[Group], configuration: str) -> Group:
     return next(group for group in groups if configuration in group.members)
 
 
-def unlike(configurations: Configurations) -> tuple[str, ...]:
+def unlike(stacks: Stacks) -> tuple[str, ...]:
     """Names of the overlays in which groups differ."""
-    firsts = [Stack(configurations[group.members[0]]) for group in groups_of(configurations)]
+    firsts = [stacks[group.members[0]] for group in groups_of(stacks)]
     return tuple(dict.fromkeys(name for pair in combinations(firsts, 2) for name in _differ(*pair)))
 
 
-def _changes_live(stacks: Mapping[str, Stack], this: str, other: str) -> bool:
+def _changes_live(stacks: Stacks, this: str, other: str) -> bool:
     both = (stacks[this].transition_to(stacks[other]), stacks[other].transition_to(stacks[this]))
     return CONTROL not in (this, other) and max(both) <= Transition.LIVE
 
@@ -147,20 +146,18 @@ def _differ(this: Stack, other: Stack) -> Iterator[str]:
             yield name
 
 
-def contradictions(
-    cluster: ClusterSection, configurations: Configurations
-) -> Iterator[tuple[KeyPath, str]]:
+def contradictions(cluster: ClusterSection, stacks: Stacks) -> Iterator[tuple[KeyPath, str]]:
     """Where, and one sentence, for each thing that does not go with the file's layout."""
     if cluster.layout != "side_by_side":
         if cluster.turns is not None:
             yield ("cluster", "turns"), "is for layout: side_by_side; leave it out"
         return
     yield from _keys(cluster)
-    groups = groups_of(configurations)
+    groups = groups_of(stacks)
     if len(groups) < 2:
         sentence = "is side_by_side, and every configuration changes live into every other; "
         yield ("cluster", "layout"), f"{sentence}say order: interleaved"
-    yield from _overlays(configurations)
+    yield from _overlays(stacks)
     yield from _room(cluster, len(groups))
 
 
@@ -177,16 +174,15 @@ def _keys(cluster: ClusterSection) -> Iterator[tuple[KeyPath, str]]:
             yield ("cluster", key), f"{sentence}each deployment; leave it out"
 
 
-def _overlays(configurations: Configurations) -> Iterator[tuple[KeyPath, str]]:
-    overlays = (overlay for own in configurations.values() for overlay in Stack(own).overlays)
+def _overlays(stacks: Stacks) -> Iterator[tuple[KeyPath, str]]:
+    overlays = (overlay for stack in stacks.values() for overlay in stack.overlays)
     for name in sorted({overlay.name for overlay in overlays if not overlay.is_divisible}):
         sentence = f"is side_by_side, and {name} shares devices among the OSDs of a host, which "
         yield ("cluster", "layout"), f"{sentence}groups cannot; leave layout out"
     apart: dict[str, dict[str, None]] = {}
-    for pair in combinations(configurations, 2):
-        stacks = [Stack(configurations[name]) for name in pair]
-        unlike_in = set(_differ(*stacks))
-        for configuration, stack in zip(pair, stacks):
+    for pair in combinations(stacks.items(), 2):
+        unlike_in = set(_differ(*(stack for _, stack in pair)))
+        for configuration, stack in pair:
             for overlay in stack.overlays:
                 if overlay.name in unlike_in and overlay.is_present and not overlay.stands_beside:
                     apart.setdefault(overlay.why_not_beside, {})[f'"{configuration}"'] = None

@@ -10,7 +10,6 @@ from typing import Any, Optional, Union
 from cbt_crypto.benchmarks.base import Scenario, Volume
 from cbt_crypto.benchmarks.rbd import RbdFio
 from cbt_crypto.cluster_overlays.base import Transition
-from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan import order
@@ -26,8 +25,7 @@ from cbt_crypto.plan.side_by_side import conf_of, group_of
 
 def client_encryption_problems(campaign: Campaign, cells: Sequence[Cell]) -> Iterable[str]:
     """A sentence for each such pair."""
-    configurations = campaign.configurations.items()
-    encryptions = {name: Stack(own).volume_encryption() for name, own in configurations}
+    encryptions = {name: each.volume_encryption() for name, each in campaign.stacks.items()}
     for cell in cells:
         encryption, scenario = encryptions[cell.configuration], cell.scenario
         key = f"cluster.configurations.{cell.configuration}.rbd_encryption"
@@ -214,14 +212,13 @@ def _pauses(campaign: Campaign, cells: Sequence[Cell]) -> list[float]:
 
 
 def _changes(campaign: Campaign, cells: Sequence[Cell]) -> list[Optional[Deploy]]:
-    stacks = {name: Stack(overlays) for name, overlays in campaign.configurations.items()}
     transitions = []
     last: Optional[Cell] = None
     for cell in cells:
         if last is not None and last.scenario.needs_cluster != cell.scenario.needs_cluster:
             last = None
         how_to_change = _change if cell.scenario.needs_cluster else _drive_change
-        transitions.append(how_to_change(campaign, stacks, last, cell))
+        transitions.append(how_to_change(campaign, last, cell))
         last = cell
     return transitions
 
@@ -245,7 +242,7 @@ class _Volumes:
         if cell.variant not in self._sites:
             self._sites[cell.variant] = site_of(cluster)
         whole = self._sites[cell.variant]
-        stack = Stack(campaign.configurations[cell.configuration])
+        stack = campaign.stacks[cell.configuration]
         site = cell_site(cluster, cell.scenario, stack, whole)
         if campaign.groups:
             group = group_of(campaign.groups, cell.configuration)
@@ -273,15 +270,13 @@ def _filling(scenario: Scenario) -> dict[str, Any]:
     return {"drive": scenario.drive_name, **{key: getattr(scenario, key, None) for key in _FILLING}}
 
 
-def _change(
-    campaign: Campaign, stacks: dict[str, Stack], last: Optional[Cell], cell: Cell
-) -> Optional[Deploy]:
+def _change(campaign: Campaign, last: Optional[Cell], cell: Cell) -> Optional[Deploy]:
     if campaign.groups:
         return _turn(campaign, last, cell)
     origin = origin_of(campaign.cluster)
     if last is None:
         return Deploy(cell.configuration, *origin.first_change, cell.variant)
-    change = origin.change(partial(_compared, campaign, stacks, last, cell))
+    change = origin.change(partial(_compared, campaign, last, cell))
     return Deploy(cell.configuration, *change, cell.variant) if change else None
 
 
@@ -297,14 +292,12 @@ def _turn(campaign: Campaign, last: Optional[Cell], cell: Cell) -> Optional[Depl
     return Deploy(name, Transition.LIVE, f"{group} takes its turn", cell.variant)
 
 
-def _compared(
-    campaign: Campaign, stacks: dict[str, Stack], last: Cell, cell: Cell
-) -> Optional[Change]:
+def _compared(campaign: Campaign, last: Cell, cell: Cell) -> Optional[Change]:
     if last.variant != cell.variant:
         return Transition.REBUILD, variant_words(cell.variant)
     if _needs_own(campaign, last, cell):
         return Transition.REBUILD, f"round {cell.iteration + 1}"
-    return _change_of_configuration(campaign, stacks, last, cell)
+    return _change_of_configuration(campaign, last, cell)
 
 
 def _needs_own(campaign: Campaign, last: Cell, cell: Cell) -> bool:
@@ -319,9 +312,7 @@ def _needs_own(campaign: Campaign, last: Cell, cell: Cell) -> bool:
     )
 
 
-def _change_of_configuration(
-    campaign: Campaign, stacks: dict[str, Stack], last: Cell, cell: Cell
-) -> Optional[Change]:
+def _change_of_configuration(campaign: Campaign, last: Cell, cell: Cell) -> Optional[Change]:
     name = cell.configuration
     if campaign.cluster.rebuild_every_test:
         return Transition.REBUILD, "rebuild_every_test"
@@ -333,7 +324,7 @@ def _change_of_configuration(
         return Transition.REBUILD, "rebuild: configuration"
     if not changed or policy in ("scenario", "configuration"):
         return None
-    how = stacks[last.configuration].transition_to(stacks[name])
+    how = campaign.stacks[last.configuration].transition_to(campaign.stacks[name])
     if policy == "never" and how is Transition.REBUILD:
         raise UsageError(
             f'{campaign.title}: "{last.configuration}" cannot become "{name}" without a rebuild; '
@@ -342,9 +333,7 @@ def _change_of_configuration(
     return how, f"after {last.configuration}"
 
 
-def _drive_change(
-    campaign: Campaign, stacks: dict[str, Stack], last: Optional[Cell], cell: Cell
-) -> Optional[Deploy]:
+def _drive_change(campaign: Campaign, last: Optional[Cell], cell: Cell) -> Optional[Deploy]:
     """A drive is prepared anew for each configuration, unless the file has it changed live."""
     name, drive = cell.configuration, cell.scenario.drive_name
     if last is None or last.scenario.drive_name != drive:
@@ -354,7 +343,7 @@ def _drive_change(
         return Deploy(name, Transition.REBUILD, reason, drive=drive)
     if last.configuration == name:
         return None
-    how = stacks[last.configuration].transition_to(stacks[name])
+    how = campaign.stacks[last.configuration].transition_to(campaign.stacks[name])
     if campaign.cluster.rebuild in ("scenario", "configuration") or how > Transition.LIVE:
         how = Transition.REBUILD
     return Deploy(name, how, f"drive {drive}", drive=drive)

@@ -23,7 +23,6 @@ from typing import Any, Optional
 from cbt_crypto import __version__
 from cbt_crypto.archive.files import Malformed, check_values, one_line, read_document, write_json
 from cbt_crypto.cluster_overlays.base import Overlay
-from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine import Engine
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import directories
@@ -392,6 +391,6 @@ def _of(by_overlay: Any, name: str) -> dict[str, str]:
 def _overlays(campaign: Campaign) -> list[Overlay]:
     """Every overlay of every configuration, each with its options once."""
     overlays: list[Overlay] = []
-    for named in campaign.configurations.values():
-        overlays += [overlay for overlay in Stack(named).named if overlay not in overlays]
+    for stack in campaign.stacks.values():
+        overlays += [overlay for overlay in stack.named if overlay not in overlays]
     return overlays

@@ -57,8 +57,7 @@ class Preparation:
         self._journal = journal
         self._progress = progress
         self.timeline = Timeline(archive)
-        stacks = {name: Stack(overlays) for name, overlays in campaign.configurations.items()}
-        self._targets = Targets(engine, remote, campaign, stacks)
+        self._targets = Targets(engine, remote, campaign)
         self._environment = EnvironmentFile(archive, remote, engine, campaign)
         self._made: dict[str, tuple[Scenario, Volume]] = {}
         self._is_distrusted = False

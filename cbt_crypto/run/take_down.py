@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Optional
 
 from cbt_crypto.archive.files import one_line, printable
-from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.engine.choice import embedded
 from cbt_crypto.engine.contract import Engine
 from cbt_crypto.errors import HostError, RunError, UsageError
@@ -265,7 +264,6 @@ def _unproved(deployment: Deployment, campaign: Campaign) -> Iterator[str]:
 
 def cluster_of(campaign: Campaign) -> Any:
     """The cluster of a file, by the embedded engine, as take-down needs it."""
-    stacks = [Stack(overlays) for overlays in campaign.configurations.values()]
     section = dict(campaign.document["cluster"])
     section.setdefault("tmp_dir", campaign.cluster.tmp_dir)
     section.update(engine_keys(campaign.cluster))
@@ -273,7 +271,7 @@ def cluster_of(campaign: Campaign) -> Any:
     engine.settings.cluster.clear()
     engine.settings.cluster.update(section)
     maker = target_of(campaign.cluster).maker(engine)
-    return overlaid(maker, section, stacks, whole=campaign.cluster)[0]
+    return overlaid(maker, section, [*campaign.stacks.values()], whole=campaign.cluster)[0]
 
 
 def _remote(campaign: Campaign) -> Remote:

@@ -20,6 +20,7 @@ from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.cluster_overlays.pools import Pools
+from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.secret import keep_secrets
 from cbt_crypto.plan import side_by_side
@@ -292,11 +293,12 @@ def _laid_out(
     file: CampaignFile, cluster: ClusterSection, configurations: dict[str, tuple[Overlay, ...]]
 ) -> tuple[ClusterSection, tuple[side_by_side.Group, ...]]:
     """The section with a slice of each drive for each group, where they stand side by side."""
-    wrong = list(side_by_side.contradictions(cluster, configurations))
+    stacks = {name: Stack(overlays) for name, overlays in configurations.items()}
+    wrong = list(side_by_side.contradictions(cluster, stacks))
     file.note(wrong)
     if wrong or cluster.layout != "side_by_side":
         return cluster, ()
-    together = side_by_side.groups_of(configurations)
+    together = side_by_side.groups_of(stacks)
     return divided(cluster, len(together)), together
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, Optional, Union
 
 from pydantic import Field, create_model
@@ -15,6 +16,7 @@ from cbt_crypto.benchmarks import SCENARIOS
 from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.cluster_overlays import OVERLAYS
 from cbt_crypto.cluster_overlays.base import Overlay
+from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.plan.file.cluster import ClusterSection, MonitoringProfiles
 from cbt_crypto.plan.file.field_types import ConfigurationName, FileSection
 from cbt_crypto.plan.side_by_side import Group
@@ -103,6 +105,11 @@ class Campaign:
     def names_of_configurations(self) -> tuple[str, ...]:
         """In the file's order."""
         return tuple(self.configurations)
+
+    @cached_property
+    def stacks(self) -> Mapping[str, Stack]:
+        """Configuration -> its overlays, and how those that it lacks state their absence."""
+        return {name: Stack(overlays) for name, overlays in self.configurations.items()}
 
 
 def file_model() -> Any:

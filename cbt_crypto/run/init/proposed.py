@@ -15,7 +15,6 @@ from typing import Any, Optional
 import yaml
 
 from cbt_crypto.archive.files import one_line
-from cbt_crypto.cluster_overlays.stack import Stack
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.requirement import Requirement
@@ -323,8 +322,7 @@ def fitting(start: Start, campaign: Campaign, remote: Remote) -> Start:
     site = site_of(campaign.cluster)
     checks: list[Requirement] = []
     columns: dict[str, tuple[str, str]] = {}
-    for name, overlays in campaign.configurations.items():
-        stack = Stack(overlays)
+    for name, stack in campaign.stacks.items():
         for overlay in stack.named:
             column = f"requirement {len(columns)}"
             columns[column] = (name, overlay.name)

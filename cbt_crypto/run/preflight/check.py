@@ -131,8 +131,7 @@ def how_to_fix(findings: Iterable[HostFinding]) -> list[str]:
 def survey_campaign(campaign: Campaign, engine: Engine, cells: Sequence[Cell]) -> list[HostFinding]:
     """What the check finds, errors included. Raises UsageError where no host can be asked."""
     configurations = list(dict.fromkeys(cell.configuration for cell in cells))
-    stacks = [Stack(campaign.configurations[name]) for name in configurations]
-    _raise([*_local_tools(campaign, engine), *_conf_problems(campaign, configurations, stacks)])
+    _raise([*_local_tools(campaign, engine), *_conf_problems(campaign, configurations)])
     _raise(engine.problems(campaign))
     check_cells(campaign, cells, engine)
     for addresses in campaign.cluster.mons.values():
@@ -146,7 +145,7 @@ def survey_campaign(campaign: Campaign, engine: Engine, cells: Sequence[Cell]) -
     }
     reachable = [host for host in site.hosts if host not in unknown]
     remote = Remote(engine.common, campaign.cluster.tmp_dir, campaign.cluster.user)
-    wanted = [*checks(campaign, cells, stacks), *engine.requirements(campaign)]
+    wanted = [*needs_of(campaign, cells), *engine.requirements(campaign)]
     answers = survey(remote, reachable, wanted) if reachable else []
     from_memory = [
         HostFinding(site.head, "memory", "", warning=sentence)
@@ -182,7 +181,7 @@ def checks(campaign: Campaign, cells: Sequence[Cell], stacks: Sequence[Stack]) -
 def needs_of(campaign: Campaign, cells: Sequence[Cell]) -> list[Requirement]:
     """What `cells` need, in all their configurations."""
     names = dict.fromkeys(cell.configuration for cell in cells)
-    return checks(campaign, cells, [Stack(campaign.configurations[name]) for name in names])
+    return checks(campaign, cells, [campaign.stacks[name] for name in names])
 
 
 def _versions(campaign: Campaign, cells: Sequence[Cell]) -> dict[str, tuple[str, tuple[str, ...]]]:
@@ -236,15 +235,15 @@ def _local_tools(campaign: Campaign, engine: Engine) -> list[str]:
     ]
 
 
-def _conf_problems(campaign: Campaign, names: Sequence[str], stacks: Sequence[Stack]) -> list[str]:
+def _conf_problems(campaign: Campaign, names: Sequence[str]) -> list[str]:
     template = origin_of(campaign.cluster).conf_template
     if not template:
         return []
     conf = ceph_conf.read(Path(template))
     return [
         f'{template}: with configuration "{name}": {sentence}'
-        for name, stack in zip(names, stacks)
-        for sentence in stack.contradictions(conf)
+        for name in names
+        for sentence in campaign.stacks[name].contradictions(conf)
     ]
 
 

@@ -32,12 +32,10 @@ def target_of(section: ClusterSection) -> Union[type[DeployedCluster], type[Exis
 class Targets:
     """The campaign's cluster, and its drives; `current` is the one that was deployed last."""
 
-    def __init__(
-        self, engine: Engine, remote: Remote, campaign: Campaign, stacks: Mapping[str, Stack]
-    ) -> None:
-        kind = target_of(campaign.cluster)
-        self._cluster: Target = kind(engine, remote, campaign.cluster, stacks)
-        self._drive: Target = DriveTarget(remote, campaign.cluster, stacks, self._cluster)
+    def __init__(self, engine: Engine, remote: Remote, campaign: Campaign) -> None:
+        section, stacks = campaign.cluster, campaign.stacks
+        self._cluster: Target = target_of(section)(engine, remote, section, stacks)
+        self._drive: Target = DriveTarget(remote, section, stacks, self._cluster)
         self.current: Target = self._cluster
 
     def begin(self, stacks: Mapping[str, Stack]) -> None:

@@ -204,9 +204,8 @@ class SideBySideCluster(DeployedCluster):
 
     def _go_to(self, variant: Variant) -> None:
         self.variant = variant
-        configurations = {name: stack.named for name, stack in self._stacks.items()}
-        self._groups = groups_of(configurations)
-        self._unlike = unlike(configurations)
+        self._groups = groups_of(self._stacks)
+        self._unlike = unlike(self._stacks)
         self._number = 0
         self._in_force = {group: self._stacks[group.members[0]] for group in self._groups}
         self.site = site_of(self._section)

@@ -257,9 +257,9 @@ class ExistingCluster:
                         "deployed, and with use_existing nothing is; remove it from the "
                         "configuration"
                     )
-        stacks = [Stack(campaign.configurations[name]) for name in configurations]
-        for name, stack in zip(configurations[1:], stacks[1:]):
-            if stacks[0].transition_to(stack) is not Transition.NONE:
+        stacks = campaign.stacks
+        for name in configurations[1:]:
+            if stacks[configurations[0]].transition_to(stacks[name]) is not Transition.NONE:
                 yield (
                     f'cluster.configurations: "{configurations[0]}" cannot become "{name}", as '
                     "with use_existing nothing is deployed; measure each on its own cluster, into "
