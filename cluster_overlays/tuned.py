@@ -48,7 +48,7 @@ class Tuned(Overlay):
 
     @override
     def requirements(self, site: Site) -> Sequence[Requirement]:
-        hosts = self._hosts(site)
+        hosts = site.role(*self.roles)
         if not hosts:
             return ()
         script = shell.call(__file__, "check_profiles", self.profile)
@@ -58,7 +58,7 @@ class Tuned(Overlay):
     def after_osds(self, site: Site) -> HostScripts:
         apply = {
             host: shell.call(__file__, "activate", self.profile, _memory(site, host))
-            for host in self._hosts(site)
+            for host in site.role(*self.roles)
         }
         return {**self.take_down(site), **apply}
 
@@ -66,7 +66,7 @@ class Tuned(Overlay):
     def way_back(self, site: Site) -> HostScripts:
         return {
             host: shell.call(__file__, "show_way_back", _memory(site, host))
-            for host in self._hosts(site)
+            for host in site.role(*self.roles)
         }
 
     @override
@@ -77,7 +77,7 @@ class Tuned(Overlay):
                 __file__, "keep_way_back", self.profile, _memory(site, host),
                 before[host] if _ARGUMENTS.fullmatch(before.get(host, "")) else "",
             )
-            for host in self._hosts(site)
+            for host in site.role(*self.roles)
         }  # fmt: skip
 
     @override
@@ -91,11 +91,11 @@ class Tuned(Overlay):
             "cat /etc/tuned/active_profile 2> /dev/null || :"
             for host in site.hosts
         }
-        return {**scripts, **dict.fromkeys(self._hosts(site), shell.call(__file__, "probe"))}
+        return {**scripts, **dict.fromkeys(site.role(*self.roles), shell.call(__file__, "probe"))}
 
     @override
     def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
-        named = self._hosts(site)
+        named = site.role(*self.roles)
         faults = []
         for look in (before, after):
             for host in site.hosts:
@@ -129,9 +129,6 @@ class Tuned(Overlay):
         if any(_KERNEL_ARGUMENTS in outputs[host] for host in named):
             claim += ", without the kernel arguments that it would set at the next boot"
         return claim
-
-    def _hosts(self, site: Site) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(host for role in self.roles for host in site.role(role)))
 
 
 def _memory(site: Site, host: str) -> str:

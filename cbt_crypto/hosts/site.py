@@ -167,8 +167,8 @@ class Site:
         daemons = (*self.mons, *self.mgrs, *self.storage_hosts, *self.beside)
         return tuple(dict.fromkeys((self.head, *daemons, *self.clients)))
 
-    def role(self, role: str) -> tuple[str, ...]:
-        """Hosts of a CBT role: head, clients, osds, mons or mgrs. Raises KeyError for another."""
+    def role(self, *named: str) -> tuple[str, ...]:
+        """Hosts of CBT's roles, each once: head, clients, osds, mons, mgrs. KeyError for others."""
         roles = {
             "head": (self.head,),
             "clients": self.clients,
@@ -176,7 +176,7 @@ class Site:
             "mons": self.mons,
             "mgrs": self.mgrs,
         }
-        return roles[role]
+        return tuple(dict.fromkeys(host for name in named for host in roles[name]))
 
     def devices_of(self, host: str) -> tuple[str, ...]:
         """The block devices, each once, of one host's OSDs and drives."""

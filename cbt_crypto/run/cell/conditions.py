@@ -40,8 +40,7 @@ def declared(config: Mapping[str, Any]) -> Optional[Neighbours]:
 
 def hosts_of(neighbours: Neighbours, site: Site) -> tuple[str, ...]:
     """The hosts that have them, each once."""
-    named = neighbours.hosts or [host for role in neighbours.roles for host in site.role(role)]
-    return tuple(dict.fromkeys(named))
+    return tuple(dict.fromkeys(neighbours.hosts or site.role(*neighbours.roles)))
 
 
 @contextlib.contextmanager

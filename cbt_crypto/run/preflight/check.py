@@ -59,7 +59,7 @@ def requirements(campaign: Campaign, cells: Sequence[Cell]) -> list[Requirement]
     monitors += [(perf.perf_cmd, perf.nodes)] if perf else []
     stacks = campaign.monitoring.stacks
     monitors += [(stacks.perf_cmd, ["osds"])] if stacks else []
-    needs += [program_needed(program, hosts_with(site, roles)) for program, roles in monitors]
+    needs += [program_needed(program, site.role(*roles)) for program, roles in monitors]
     if any(cell.scenario.needs_cluster for cell in cells):
         for command in (cluster.ceph_cmd, cluster.rbd_cmd):
             needs.append(program_needed(shlex.split(command)[0], (site.head,)))
@@ -83,11 +83,6 @@ def site_with_drives(campaign: Campaign, cells: Sequence[Cell]) -> Site:
     used = {cell.scenario.drive_name for cell in cells}
     drives = tuple(drive for drive in drives_of(campaign.cluster) if drive.name in used)
     return replace(site_of(campaign.cluster), drives=drives)
-
-
-def hosts_with(site: Site, roles: Iterable[str]) -> tuple[str, ...]:
-    """The hosts that have one of these roles, each once."""
-    return tuple(dict.fromkeys(host for role in roles for host in site.role(role)))
 
 
 def root_needed(campaign: Campaign, stacks: Sequence[Stack], site: Site) -> list[Requirement]:
@@ -188,8 +183,7 @@ def _versions(campaign: Campaign, cells: Sequence[Cell]) -> dict[str, tuple[str,
     cluster, site = campaign.cluster, site_of(campaign.cluster)
     versions = {"ceph": (cluster.ceph_osd_cmd, site.osd_hosts)}
     if campaign.monitoring.collectl:
-        nodes = campaign.monitoring.collectl.nodes
-        versions["collectl"] = ("collectl", hosts_with(site, nodes))
+        versions["collectl"] = ("collectl", site.role(*campaign.monitoring.collectl.nodes))
     # The cells of all rounds have their scenario in common.
     for scenario in {id(cell.scenario): cell.scenario for cell in cells}.values():
         for program in scenario.required_programs():
