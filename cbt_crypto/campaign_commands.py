@@ -16,7 +16,6 @@ from rich.console import Console
 from cbt_crypto import command_line
 from cbt_crypto.archive.files import printable
 from cbt_crypto.command_line import archive_argument, examples, say
-from cbt_crypto.engine import Engine
 from cbt_crypto.engine.choice import choose
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import command_log, directories
@@ -74,12 +73,12 @@ def check(
         document = {"format": 1, "file": str(config_file), "ok": is_good, "findings": found}
         click.echo(json.dumps(document, indent=2))
     elif hosts:
-        _print_table(_remote(engine, campaign), campaign, answers, fix_commands)
+        _print_table(engine.remote(campaign.cluster), campaign, answers, fix_commands)
     if any(answer.error for answer in answers):
         sys.exit(UsageError.exit_status)
     if hosts:
         # Raises where two paths lead to one device.
-        devices.read_identities(_remote(engine, campaign), campaign, cells)
+        devices.read_identities(engine.remote(campaign.cluster), campaign, cells)
     if not as_json:
         click.echo(
             err=fix_commands,
@@ -101,10 +100,6 @@ def _print_table(
     else:
         for hint in preflight.how_to_fix(answers):
             command_line.say_error(hint)
-
-
-def _remote(engine: Engine, campaign: Campaign) -> Remote:
-    return Remote(engine.common, campaign.cluster.tmp_dir, campaign.cluster.user)
 
 
 @click.command(

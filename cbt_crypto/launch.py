@@ -27,7 +27,6 @@ from cbt_crypto.engine.choice import check_same_engine, choose
 from cbt_crypto.errors import CampaignError, RunError, UsageError
 from cbt_crypto.hosts import command_log, directories, marked_processes
 from cbt_crypto.hosts.command_log import CommandLog
-from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign, read_campaign
 from cbt_crypto.plan.layout import whole_site
@@ -182,8 +181,7 @@ def _rename_short(archive: Path, cells: Sequence[Cell]) -> None:
 def _check_devices(todo: Plan, archive: Path, engine: Engine) -> None:
     """An archive is gone on with on the devices that it knows, whatever is on others by now."""
     if devices_before(archive):
-        cluster = todo.campaign.cluster
-        remote = Remote(engine.common, cluster.tmp_dir, cluster.user)
+        remote = engine.remote(todo.campaign.cluster)
         devices.check_same(archive, devices.read_identities(remote, todo.campaign, todo.cells))
 
 
@@ -202,10 +200,8 @@ def _measure(
 ) -> Outcome:
     forecast = Forecast(todo, archive)
     progress = CampaignProgress(console, len(todo.to_measure), todo.seconds, forecast, archive)
-    cluster, run = todo.campaign.cluster, own_id()
-    remote = Remote(engine.common, cluster.tmp_dir, cluster.user)
-    site = whole_site(todo.campaign)
-    held = hosts_held(remote, site, run, this_run(archive))
+    run, site = own_id(), whole_site(todo.campaign)
+    held = hosts_held(engine.remote(todo.campaign.cluster), site, run, this_run(archive))
     with interrupts(progress.ending) as handled, marked_processes.named(run):
         try:
             with held as hold, locked(archive):

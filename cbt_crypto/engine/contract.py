@@ -20,7 +20,7 @@ from cbt_crypto.cluster_overlays.stack import BoundStack, Stack
 from cbt_crypto.hosts.remote import Execution, Remote
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import HostOutputs, HostScripts, Site
-from cbt_crypto.plan.file import Campaign
+from cbt_crypto.plan.file import Campaign, ClusterSection
 from cbt_crypto.plan.file.cluster import StacksProfile
 
 #: The `cluster` section, as the file and an engine's settings have it.
@@ -317,3 +317,7 @@ class Engine:
     problems: Callable[[Campaign], Iterable[str]] = lambda _: ()
     #: What this engine needs of hosts, beyond what every campaign needs.
     requirements: Callable[[Campaign], Iterable[Requirement]] = lambda _: ()
+
+    def remote(self, section: ClusterSection) -> Remote:
+        """What runs scripts on the hosts of a campaign, as its user."""
+        return Remote(self.common, section.tmp_dir, section.user)

@@ -100,8 +100,7 @@ class CampaignRun:
         self.outcome = Outcome()
         self._engine = engine
         self._config_file = config_file
-        cluster = self.campaign.cluster
-        self._remote = Remote(engine.common, cluster.tmp_dir, cluster.user)
+        self._remote = engine.remote(self.campaign.cluster)
         self._journal = Journal(archive, holding.run)
         to_measure = {cell.path for cell in plan.to_measure}
         done = resume.finished_cells(archive, plan.cells) - to_measure
@@ -109,7 +108,7 @@ class CampaignRun:
         self._pending = Pending()
         self._collector = Collector(self._failed)
         self._failed_in_a_row = 0
-        self._warm_up_s = cluster.warm_up
+        self._warm_up_s = self.campaign.cluster.warm_up
         self._check_hold = holding.check
         self._conf_said: object = None
         self._devices: devices.Notes = {}

@@ -275,7 +275,7 @@ def cluster_of(campaign: Campaign) -> Any:
 
 
 def _remote(campaign: Campaign) -> Remote:
-    return Remote(embedded().common, campaign.cluster.tmp_dir, campaign.cluster.user)
+    return embedded().remote(campaign.cluster)
 
 
 def _again(error: HostError) -> RunError:

@@ -18,7 +18,7 @@ from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import ceph_conf, directories
 from cbt_crypto.hosts.devices import lvm_and_md
 from cbt_crypto.hosts.devices.destroy import device_guards
-from cbt_crypto.hosts.remote import PDSH_PROGRAMS, Remote, fan_out, is_local
+from cbt_crypto.hosts.remote import PDSH_PROGRAMS, fan_out, is_local
 from cbt_crypto.hosts.requirement import Requirement, program_needed, rbd_engine
 from cbt_crypto.hosts.site import Site
 from cbt_crypto.plan.cells import Cell
@@ -139,8 +139,8 @@ def survey_campaign(campaign: Campaign, engine: Engine, cells: Sequence[Cell]) -
         if not is_local(host) and not _resolves(host)
     }
     reachable = [host for host in site.hosts if host not in unknown]
-    remote = Remote(engine.common, campaign.cluster.tmp_dir, campaign.cluster.user)
     wanted = [*needs_of(campaign, cells), *engine.requirements(campaign)]
+    remote = engine.remote(campaign.cluster)
     answers = survey(remote, reachable, wanted) if reachable else []
     from_memory = [
         HostFinding(site.head, "memory", "", warning=sentence)
