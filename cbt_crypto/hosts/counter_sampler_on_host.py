@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from typing import Any, Dict, Iterator
+from typing import Any, Dict, Iterator, Tuple
 
 from cbt_crypto.hosts.trust_on_host import ceph_users, is_believed
 
@@ -38,7 +38,7 @@ def to_next_beat(every_s: float) -> float:
 
 def header() -> str:
     """What a reader must know of the host: ticks a second, threads, speeds of links in Mbit/s."""
-    links = " ".join(f"{name}:{speed}" for name, speed in _speeds())
+    links = " ".join(f"{name}:{speed}" for name, speed in speeds())
     return (
         "# Counters of the kernel, sampled by cbt-crypto\n# HZ: {}  NumCPUs: {}\n# NetNames: {}\n"
     ).format(os.sysconf("SC_CLK_TCK"), os.cpu_count(), links)
@@ -71,11 +71,12 @@ def _processes() -> Iterator[str]:
             yield f"proc:{pid} stat {line}"
 
 
-def _speeds() -> Iterator[Any]:
+def speeds() -> Iterator[Tuple[str, int]]:
+    """Of each link with a speed, in Mbit/s; bridges, tunnels and links that are down have none."""
     for name in sorted(os.listdir(_NET)) if os.path.isdir(_NET) else ():
         try:
             speed = int(_first_line(f"{_NET}/{name}/speed"))
-        except (OSError, ValueError):  # Bridges, tunnels and links that are down have none.
+        except (OSError, ValueError):
             continue
         if speed > 0:
             yield name, speed

@@ -17,6 +17,7 @@ import time
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from cbt_crypto.hosts.clients_on_host import Clients
+from cbt_crypto.hosts.counter_sampler_on_host import speeds, to_next_beat
 from cbt_crypto.hosts.trust_on_host import ceph_users, is_believed
 
 #: A thread's class by its name, the first that matches; kernel workers have their work behind `-`.
@@ -429,17 +430,6 @@ class Recorder:
         return os.path.exists(f"{self.folder}/recording")
 
 
-def speeds() -> Iterator[Tuple[str, int]]:
-    """Of each link with a speed, in Mbit/s; bridges, tunnels and links that are down have none."""
-    for path in glob.glob("/sys/class/net/*/speed"):
-        try:
-            speed = int(read(path))
-        except (OSError, ValueError):
-            continue
-        if speed > 0:
-            yield path.split("/")[4], speed
-
-
 def shaped() -> Iterator[Tuple[str, int]]:
     """Of each link that a tc-tbf or tc-netem slows down, the bytes a second that it may send."""
     command = ["tc", "-j", "qdisc", "show"]
@@ -467,14 +457,9 @@ def main(asked: Dict[str, Any]) -> None:
     while recorder.is_wanted():
         recorder.sample()
         # On the beat of the clock, as the samples of other hosts are.
-        if signal.sigtimedwait([signal.SIGTERM], to_next_second()):
+        if signal.sigtimedwait([signal.SIGTERM], to_next_beat(1)):
             recorder.sample()
             break
-
-
-def to_next_second() -> float:
-    """Seconds until the clock's next whole second."""
-    return 1 - time.time() % 1
 
 
 if __name__ == "__main__":
