@@ -228,49 +228,52 @@ Looks = Mapping[str, HostScripts]
 Looked = Mapping[str, HostOutputs]
 
 
-class CellBenchmark(Protocol):
+class CellBenchmark:
     """What runs one cell, in this order: `fill`, `initialize`, `run`, `collect`.
 
     `outcome` is there after `run`; `cleanup` ends one that goes no further.
     """
 
-    site: Site
-    stack: Stack
-    remote: Remote
-    outcome: CellOutcome
     #: What had passed drives before the cell and after it; set by who measures.
-    counted: Sequence[Mapping[str, Any]]
+    counted: Sequence[Mapping[str, Any]] = ()
     #: Who is told what the clients do while they run; nobody when None.
-    tell: Optional[Callable[[LiveFigures], None]]
+    tell: Optional[Callable[[LiveFigures], None]] = None
+    #: Its directories: in the archive, and on every node.
+    archive_dir: str
+    run_dir: str
 
-    @property
-    def cluster(self) -> Cluster:
-        """What it works on."""
-
-    @property
-    def run_dir(self) -> str:
-        """Its directory on every node."""
+    def __init__(self, work: CellWork) -> None:
+        self.cluster = work.cluster
+        self.scenario = work.scenario
+        self.site = work.site
+        self.stack = work.stack
+        self.remote = work.remote
+        self.outcome: CellOutcome = {}
 
     def fill(self, volumes: Sequence[Volume]) -> None:
-        """Make and fill the volumes that are not there yet."""
+        """Make and fill the volumes that are not there yet, unless `initialize` does."""
 
     def initialize(self) -> None:
         """Make its directories, here and on the nodes."""
+        raise NotImplementedError
 
     def looks_before(self) -> Looks:
         """What else hosts do and say, in the call that proves what is before `run`."""
+        return {}
 
     def run(self) -> None:
         """Measure the cell: from its ramp to the last client process. Raises RunError."""
+        raise NotImplementedError
 
     def note(self, before: Looked) -> None:
         """Complete `outcome` with what hosts said to that, when `run` has ended."""
 
     def collect(self) -> None:
-        """Bring its files to the archive; in a thread, while the next cell runs."""
+        """Bring its files to the archive, unless `run` did; in a thread, while the next runs."""
 
     def cleanup(self) -> None:
         """Remove its files from the nodes."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)

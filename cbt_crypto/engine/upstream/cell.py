@@ -11,16 +11,15 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
 from cbt_crypto.archive.documents import KEPT
 from cbt_crypto.archive.files import cell_path
-from cbt_crypto.benchmarks.base import Volume
 from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.engine import contract
-from cbt_crypto.engine.contract import CellOutcome, CellWork, LiveFigures, Looked, Looks
+from cbt_crypto.engine.contract import CellWork
 from cbt_crypto.engine.upstream import execution
 from cbt_crypto.engine.upstream.checkout import Modules, Settings, failures_named
 from cbt_crypto.engine.upstream.cluster import UpstreamCeph
@@ -42,25 +41,22 @@ _SCRIPT_S = 600
 _FILL_S = 3600
 
 
-class NativeBenchmark:
-    """One cell, run by one object of upstream's."""
+class NativeBenchmark(contract.CellBenchmark):
+    """One cell, run by one object of upstream's, which makes and fills what it works on.
 
-    counted: Sequence[Mapping[str, Any]] = ()
-    #: Nobody: how upstream starts its clients is its own.
-    tell: Optional[Callable[[LiveFigures], None]] = None
+    Nobody is told what its clients do: how upstream starts them is its own. It brings the files.
+    """
+
+    cluster: UpstreamCeph
+    scenario: OfUpstream
 
     def __init__(self, modules: Modules, common: Common, work: CellWork) -> None:
         scenario, cluster = work.scenario, work.cluster
         assert isinstance(scenario, OfUpstream)
         assert isinstance(cluster, UpstreamCeph)
+        super().__init__(work)
         self._common = common
-        self.scenario = scenario
-        self.site = work.site
-        self.stack = work.stack
-        self.remote = work.remote
-        self.outcome: CellOutcome = {}
         self.archive_dir = f"{work.archive_dir}/{cell_path(work.config)}"
-        self.cluster = cluster
         options = {
             "benchmark": scenario.name,
             "iteration": work.config["iteration"],
@@ -76,9 +72,6 @@ class NativeBenchmark:
         self._theirs.osd_ra_changed = False
         self._theirs.archive_dir = self._theirs.out_dir = self.archive_dir
         self.run_dir = str(self._theirs.run_dir)
-
-    def fill(self, volumes: Sequence[Volume]) -> None:
-        """Nothing: upstream's benchmarks make what they work on in `initialize`."""
 
     def initialize(self) -> None:
         """Have upstream make pool, images and contents. Raises RunError when it did not."""
@@ -143,16 +136,6 @@ class NativeBenchmark:
             for volume in self.scenario.volume_numbers()
         ]
         self.outcome = contract.outcome((started, ended), offsets, self.site.head, processes)
-
-    def looks_before(self) -> Looks:
-        """Nothing."""
-        return {}
-
-    def note(self, before: Looked) -> None:
-        """Nothing: no host was asked."""
-
-    def collect(self) -> None:
-        """Nothing: upstream brought the files in `run`, which has removed them from the nodes."""
 
     def cleanup(self) -> None:
         """Remove its directories on the nodes. Upstream's own ends programs by their names."""

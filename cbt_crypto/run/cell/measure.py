@@ -17,7 +17,7 @@ from cbt_crypto.archive.folder import Folder
 from cbt_crypto.benchmarks.base import ClientProcess, Scenario, Volume
 from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.engine import CellBenchmark, Engine, contract
-from cbt_crypto.engine.contract import CellOutcome, CellWork, LiveFigures, Looked, Looks
+from cbt_crypto.engine.contract import CellOutcome, CellWork, Looked, Looks
 from cbt_crypto.errors import HostError, RunError
 from cbt_crypto.hosts import ceph_conf, samplers
 from cbt_crypto.hosts.remote import NONSENSE, Remote, check_clocks, clock_offsets, misread
@@ -96,30 +96,21 @@ _SLACK = 120
 _CACHES, _STORAGE = "caches", "storage"
 
 
-class ScenarioBenchmark:
+class ScenarioBenchmark(CellBenchmark):
     """Runs one cell of a scenario, with an engine's benchmark object for its directories."""
 
-    counted: Sequence[Mapping[str, Any]] = ()
-    #: Who is told what the clients do while they run; nobody when None.
-    tell: Optional[Callable[[LiveFigures], None]] = None
-
     def __init__(self, engine: Engine, work: CellWork) -> None:
+        super().__init__(work)
         self._engine = engine
         self._directories = engine.Benchmark(work.archive_dir, work.cluster, work.config)
         self.archive_dir = self._directories.archive_dir
         self.run_dir = self._directories.run_dir
-        self.cluster = work.cluster
-        self.scenario = work.scenario
-        self.site = work.site
-        self.stack = work.stack
-        self.remote = work.remote
         self._run = work.run
         self._call_stacks = work.call_stacks
         # A group's clients speak as its OSDs do; of any other site it is the cluster's own.
         conf = self.site.conf if self.site.group else ""
         commands = commands_of(work.cluster, self.site.client_id, conf)
         self.commands = replace(commands, rbd_cache=wants_rbd_cache(work))
-        self.outcome: CellOutcome = {}
         self._is_prepared = False
         self._rounds: Optional[dict[str, Any]] = None
 
