@@ -10,7 +10,7 @@ from typing import Optional
 from cbt_crypto.archive.documents import LARGEST
 from cbt_crypto.report import wording
 from cbt_crypto.report.figures import of_runs
-from cbt_crypto.report.figures.of_runs import Of, mean_of_runs, per, total_rate
+from cbt_crypto.report.figures.of_runs import Of
 from cbt_crypto.report.model import ReportCell, Table
 from cbt_crypto.results.cell.client import STATES
 from cbt_crypto.results.cell.node import BUSY_STATES, SHOWN_STATES
@@ -170,23 +170,19 @@ METRICS = (
     ),
     Metric(
         "osd_cpu_busy_cores", f"{_CPU}, busy", "cores", -1,
-        of_runs.cpu(lambda nodes, run: nodes.busy_cores), "user, sys, irq and softirq together",
+        of_runs.cpu(lambda nodes: nodes.busy_cores), "user, sys, irq and softirq together",
         varies="osd_cpu_busy_cores",
     ),
     Metric(
         _PER_IO, f"{_CPU} per IO", "us", -1,
-        of_runs.cpu(lambda nodes, run: per(1e6 * nodes.busy_cores, total_rate(run, "iops"))),
-        "busy CPU time per IO, reads and writes together", varies=_PER_IO,
+        of_runs.cpu_per("iops", 1e6), "busy CPU time per IO, reads and writes together",
+        varies=_PER_IO,
         column=Column("{nodes} CPU µs/IO", Where.TERMINAL, short="CPU µs/IO", rank=5),
     ),
     Metric(
         _PER_GIB, f"{_CPU} per GiB", "s", -1,
-        of_runs.cpu(
-            lambda nodes, run: per(
-                nodes.busy_cores * _GIB, total_rate(run, "bandwidth_bytes_per_s")
-            )
-        ),
-        "busy CPU time per GiB moved", varies=_PER_IO,
+        of_runs.cpu_per("bandwidth_bytes_per_s", _GIB), "busy CPU time per GiB moved",
+        varies=_PER_IO,
     ),
     *(
         Metric(
@@ -224,22 +220,20 @@ METRICS = (
         varies="client_hosts_cpu_us_per_io", column=Column("client hosts' CPU µs/IO"),
     ),
     Metric(
-        "osd_power_w", "OSD hosts' power", "W", -1, of_runs.energy(lambda watts, run: watts),
+        "osd_power_w", "OSD hosts' power", "W", -1, of_runs.energy(),
         "mean power of all OSD hosts together", varies="osd_power_w",
         column=Column("{nodes} W"),
     ),
     Metric(
         "osd_energy_j_per_io", "OSD hosts' energy per IO", "J", -1,
-        of_runs.energy(lambda watts, run: per(watts, total_rate(run, "iops"))),
-        "their energy per IO, reads and writes together", varies="osd_energy_j_per_io",
+        of_runs.energy("iops"), "their energy per IO, reads and writes together",
+        varies="osd_energy_j_per_io",
         column=Column("{nodes} mJ/IO", scale=1e3),
     ),
     Metric(
         "osd_energy_j_per_gib", "OSD hosts' energy per GiB", "J", -1,
-        of_runs.energy(
-            lambda watts, run: per(watts * _GIB, total_rate(run, "bandwidth_bytes_per_s"))
-        ),
-        "their energy per GiB moved", varies="osd_energy_j_per_io",
+        of_runs.energy("bandwidth_bytes_per_s", _GIB), "their energy per GiB moved",
+        varies="osd_energy_j_per_io",
         column=Column("{nodes} J/GiB", Where.PAGE),
     ),
     *(
@@ -278,17 +272,17 @@ METRICS = (
     ),
     Metric(
         "idle_osds_cpu_percent", "CPU of the idle OSDs beside them", "% of a thread", 0,
-        of_runs.beside(lambda idle: idle.cpu_percent),
+        of_runs.told("idle", "cpu_percent"),
         "with `layout: side_by_side`, processor time of all OSDs of other groups, ramp included",
     ),
     Metric(
         "idle_osds_drive_bytes_per_s", "drive traffic of the idle OSDs beside them", "B/s", 0,
-        of_runs.beside(lambda idle: idle.drive_bytes_per_s),
+        of_runs.told("idle", "drive_bytes_per_s"),
         "bytes that these idle OSDs read from and wrote to drives",
     ),
     Metric(
         "other_clients_iops", "IOPS of other clients", "1/s", 0,
-        of_runs.mean_of_runs(lambda run, _: of_runs.other_clients_iops(run)),
+        of_runs.mean_of_runs(lambda run, _: of_runs.other_clients_iops(run))(),
         "with `use_existing`, an estimate of what the OSDs did beyond the campaign's own IOs",
     ),
     Metric(
@@ -298,21 +292,21 @@ METRICS = (
     ),
     Metric(
         OVERWRITTEN, "drives written over before", "times", 0,
-        mean_of_runs(lambda run, _: run.overwritten),
+        of_runs.mean_of_runs(lambda run, _: run.overwritten)(),
         "bytes written to all drives between their deployment and the cell, over their sizes",
         column=Column("times drives were overwritten", decimals=1),
     ),
     *(
         Metric(
             f"recovery_osd_{way}_s", f"time to clean, OSD {words}", "s", -1,
-            of_runs.lasted(f"clean_after_{way}_s"),
+            of_runs.told("disturbance", f"clean_after_{way}_s"),
             f"seconds until all placement groups were clean after an OSD {went}",
             column=Column(f"OSD {words}, s to clean", decimals=1),
         )
         for way, words, went in (("out", "out", "went out"), ("in", "back", "came back"))
     ),
     Metric(
-        "scrub_s", "time to scrub", "s", -1, of_runs.lasted("scrubbed_after_s"),
+        "scrub_s", "time to scrub", "s", -1, of_runs.told("disturbance", "scrubbed_after_s"),
         "seconds until all placement groups were scrubbed", column=Column("scrub, s", decimals=1),
     ),
     Metric(

@@ -7,9 +7,10 @@ from typing import Optional
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import Concatenate, ParamSpec
 
 from cbt_crypto.results.cell.in_window import Series
-from cbt_crypto.results.cell.node import KINDS, IdleUse, NodesUse, StorageUse
+from cbt_crypto.results.cell.node import KINDS, NodesUse, StorageUse
 from cbt_crypto.results.cell.record import Floats, Record
 from cbt_crypto.results.cell.run import Run
 from cbt_crypto.results.readers.fio import SYNC
@@ -19,15 +20,23 @@ from cbt_crypto.results.readers.histogram import PERCENTILES, merge
 Of = Callable[[Sequence[Run], str], Optional[float]]
 
 
-def mean_of_runs(value: Callable[[Run, str], Optional[float]]) -> Of:
-    """Mean over runs; None unless every run tells."""
+_Choice = ParamSpec("_Choice")
 
-    def of(runs: Sequence[Run], direction: str) -> Optional[float]:
-        values = [value(run, direction) for run in runs]
-        known = [one for one in values if one is not None]
-        return float(np.mean(known)) if known and len(known) == len(runs) else None
 
-    return of
+def mean_of_runs(
+    value: Callable[Concatenate[Run, str, _Choice], Optional[float]],
+) -> Callable[_Choice, Of]:
+    """Mean over runs, of what further arguments choose; None unless every run tells."""
+
+    def figure(*args: _Choice.args, **kwargs: _Choice.kwargs) -> Of:
+        def of(runs: Sequence[Run], direction: str) -> Optional[float]:
+            values = [value(run, direction, *args, **kwargs) for run in runs]
+            known = [one for one in values if one is not None]
+            return float(np.mean(known)) if known and len(known) == len(runs) else None
+
+        return of
+
+    return figure
 
 
 def records_of(run: Run, direction: str) -> list[Record]:
@@ -54,39 +63,32 @@ def per(amount: float, total: float) -> Optional[float]:
     return amount / total if total else None
 
 
-def of_processes(states: Sequence[str], rate: str, scale: float) -> Of:
+@mean_of_runs
+def of_processes(
+    run: Run, direction: str, states: Sequence[str], rate: str, scale: float
+) -> Optional[float]:
     """CPU time of client processes in these states for each IO or byte; None unless all tell."""
-
-    def value(run: Run, direction: str) -> Optional[float]:
-        if not run.clients:
-            return None
-        cores = sum(use.cores[state] for use in run.clients for state in states)
-        return per(scale * cores, total_rate(run, rate))
-
-    return mean_of_runs(value)
+    if not run.clients:
+        return None
+    cores = sum(use.cores[state] for use in run.clients for state in states)
+    return per(scale * cores, total_rate(run, rate))
 
 
-def of_hosts(states: Sequence[str]) -> Of:
+@mean_of_runs
+def of_hosts(run: Run, direction: str, states: Sequence[str]) -> Optional[float]:
     """CPU time of whole client hosts for each IO or byte; None where OSDs share such a host."""
-
-    def value(run: Run, direction: str) -> Optional[float]:
-        use = _client_nodes(run)
-        osd_hosts = {node.host for node in run.osd_nodes.nodes} if run.osd_nodes else None
-        if use is None or osd_hosts is None or osd_hosts & {node.host for node in use.nodes}:
-            return None
-        return per(1e6 * sum(use.cores(state) for state in states), total_rate(run, "iops"))
-
-    return mean_of_runs(value)
+    use = _client_nodes(run)
+    osd_hosts = {node.host for node in run.osd_nodes.nodes} if run.osd_nodes else None
+    if use is None or osd_hosts is None or osd_hosts & {node.host for node in use.nodes}:
+        return None
+    return per(1e6 * sum(use.cores(state) for state in states), total_rate(run, "iops"))
 
 
-def idle() -> Of:
+@mean_of_runs
+def idle(run: Run, direction: str) -> Optional[float]:
     """Of all threads of the hosts with client processes, in percent; None unless all tell."""
-
-    def value(run: Run, direction: str) -> Optional[float]:
-        use = _client_nodes(run)
-        return None if use is None else use.percent("idle")
-
-    return mean_of_runs(value)
+    use = _client_nodes(run)
+    return None if use is None else use.percent("idle")
 
 
 def _client_nodes(run: Run) -> Optional[NodesUse]:
@@ -96,21 +98,23 @@ def _client_nodes(run: Run) -> Optional[NodesUse]:
 _Bools = NDArray[np.bool_]
 
 
-def lasted(field: str) -> Of:
-    """Seconds until all placement groups were clean, or scrubbed."""
-    return mean_of_runs(lambda run, _: getattr(run.disturbance, field, None))
+@mean_of_runs
+def told(run: Run, direction: str, part: str, field: str) -> Optional[float]:
+    """What a part of a run says by itself; None where the run has no such part."""
+    return getattr(getattr(run, part), field, None)
 
 
 def meanwhile(field: str) -> Of:
     """Of the whole seconds in which it was going on: IOPS, or their mean or p99 latency."""
-    return mean_of_runs(lambda run, direction: _seconds(run, direction, field, True))
+    return _seconds(field, True)
 
 
 def before(field: str) -> Of:
     """Of the seconds before it began."""
-    return mean_of_runs(lambda run, direction: _seconds(run, direction, field, False))
+    return _seconds(field, False)
 
 
+@mean_of_runs
 def _seconds(run: Run, direction: str, field: str, is_meanwhile: bool) -> Optional[float]:
     series = run.series.get(direction)
     if run.disturbance is None or series is None:
@@ -138,29 +142,23 @@ def _meanwhile(series: Series, spans: Sequence[tuple[float, float]]) -> _Bools:
     return chosen
 
 
-def throughput(field: str) -> Of:
+@mean_of_runs
+def throughput(run: Run, direction: str, field: str) -> Optional[float]:
     """None where nobody counts it: syncs have no bytes, and kbench tells one figure of a test."""
-
-    def value(run: Run, direction: str) -> Optional[float]:
-        records = records_of(run, direction)
-        # A run that did no IO at all is part of what a row does.
-        is_told = any(getattr(each, field) for each in records) or not any(r.ios for r in records)
-        return rate(run, direction, field) if records and is_told else None
-
-    return mean_of_runs(value)
+    records = records_of(run, direction)
+    # A run that did no IO at all is part of what a row does.
+    is_told = any(getattr(each, field) for each in records) or not any(r.ios for r in records)
+    return rate(run, direction, field) if records and is_told else None
 
 
-def variation(field: str) -> Of:
+@mean_of_runs
+def variation(run: Run, direction: str, field: str) -> Optional[float]:
     """How much the seconds of a run differ, in percent of their mean; None unless all tell."""
-
-    def value(run: Run, direction: str) -> Optional[float]:
-        series = run.series.get(direction)
-        if series is None or not series.is_whole or len(series.iops) < 2:
-            return None
-        seconds = getattr(series, field)
-        return per(100 * float(seconds.std(ddof=1)), float(seconds.mean()))
-
-    return mean_of_runs(value)
+    series = run.series.get(direction)
+    if series is None or not series.is_whole or len(series.iops) < 2:
+        return None
+    seconds = getattr(series, field)
+    return per(100 * float(seconds.std(ddof=1)), float(seconds.mean()))
 
 
 def of_fio(field: str) -> Of:
@@ -225,32 +223,39 @@ def rounds(runs: Sequence[Run], direction: str) -> Optional[float]:
     return float(np.mean(counts)) if counts else None
 
 
-def cpu(value: Callable[[NodesUse, Run], Optional[float]]) -> Of:
+def cpu(value: Callable[[NodesUse], Optional[float]]) -> Of:
     """Of all OSD nodes together; None unless every run has their samples."""
-    return mean_of_runs(lambda run, _: None if run.osd_nodes is None else value(run.osd_nodes, run))
+    return mean_of_runs(lambda run, _: None if run.osd_nodes is None else value(run.osd_nodes))()
+
+
+@mean_of_runs
+def cpu_per(run: Run, direction: str, rate: str, scale: float) -> Optional[float]:
+    """Busy time of all OSD nodes for each IO or byte, in s by `scale`."""
+    nodes = run.osd_nodes
+    return None if nodes is None else per(scale * nodes.busy_cores, total_rate(run, rate))
 
 
 def percent(state: str) -> Of:
     """Of all threads of the OSD nodes."""
-    return cpu(lambda nodes, run: nodes.percent(state))
+    return cpu(lambda nodes: nodes.percent(state))
 
 
 def cores(state: str) -> Of:
     """Threads' worth of time of the OSD nodes."""
-    return cpu(lambda nodes, run: nodes.cores(state))
+    return cpu(lambda nodes: nodes.cores(state))
 
 
 def share(kind: str) -> Of:
     """Of the busy time, in percent."""
 
-    def share(nodes: NodesUse, run: Run) -> Optional[float]:
+    def share(nodes: NodesUse) -> Optional[float]:
         cores = nodes.process_cores(kind)
         return None if cores is None or not nodes.busy_cores else 100 * cores / nodes.busy_cores
 
     return cpu(share)
 
 
-def rest(nodes: NodesUse, run: Run) -> Optional[float]:
+def rest(nodes: NodesUse) -> Optional[float]:
     """Of the busy time, what no process accounts for, in percent."""
     cores = [nodes.process_cores(kind) for kind in KINDS]
     attributed = sum(used for used in cores if used is not None)
@@ -259,39 +264,28 @@ def rest(nodes: NodesUse, run: Run) -> Optional[float]:
     return max(100 - 100 * attributed / nodes.busy_cores, 0.0)
 
 
-def counted(event: str) -> Of:
+@mean_of_runs
+def counted(run: Run, direction: str, event: str) -> Optional[float]:
     """What perf counted on the OSD nodes, for each IO; None unless it counted on every node."""
-
-    def value(run: Run, direction: str) -> Optional[float]:
-        counts = [use.per_second[event] for use in run.perf if event in use.per_second]
-        if run.osd_nodes is None or len(counts) != len(run.osd_nodes.nodes):
-            return None
-        return per(sum(counts), total_rate(run, "iops"))
-
-    return mean_of_runs(value)
+    counts = [use.per_second[event] for use in run.perf if event in use.per_second]
+    if run.osd_nodes is None or len(counts) != len(run.osd_nodes.nodes):
+        return None
+    return per(sum(counts), total_rate(run, "iops"))
 
 
-def energy(value: Callable[[float, Run], Optional[float]]) -> Of:
-    """Of the power of all OSD nodes, in W; None unless every run has it."""
-
-    def of_run(run: Run, direction: str) -> Optional[float]:
-        return value(sum(use.watts for use in run.osd_energy), run) if run.osd_energy else None
-
-    return mean_of_runs(of_run)
+@mean_of_runs
+def energy(run: Run, direction: str, rate: str = "", scale: float = 1.0) -> Optional[float]:
+    """Power of all OSD nodes, in W; with a `rate`, energy for each IO or byte, in J by `scale`."""
+    watts = sum(use.watts for use in run.osd_energy) if run.osd_energy else None
+    return per(scale * watts, total_rate(run, rate)) if rate and watts is not None else watts
 
 
-def stored(value: Callable[[StorageUse], Optional[float]], own: str) -> Of:
+@mean_of_runs
+def stored(
+    run: Run, direction: str, value: Callable[[StorageUse], Optional[float]], own: str
+) -> Optional[float]:
     """Of all OSDs, mean over runs; None unless every run tells. `own` is the direction it is of."""
-
-    def of_run(run: Run, direction: str) -> Optional[float]:
-        return None if direction != own or run.storage is None else value(run.storage)
-
-    return mean_of_runs(of_run)
-
-
-def beside(value: Callable[[IdleUse], float]) -> Of:
-    """Of the OSDs of other groups, mean over runs; None unless every run tells."""
-    return mean_of_runs(lambda run, _: None if run.idle is None else value(run.idle))
+    return None if direction != own or run.storage is None else value(run.storage)
 
 
 def other_clients_iops(run: Run) -> Optional[float]:

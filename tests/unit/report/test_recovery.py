@@ -35,7 +35,7 @@ def test_the_seconds_are_those_that_it_lasted() -> None:
     assert of_runs.meanwhile("iops")(runs, "read") == np.mean([10, 5, 5, 4])
     weighted = np.average([10, 5, 5, 4], weights=[10, 5, 5, 4])
     assert of_runs.meanwhile("clat_ns_mean")(runs, "read") == pytest.approx(1e6 * weighted)
-    assert of_runs.lasted("clean_after_out_s")(runs, "read") == 2.0
+    assert of_runs.told("disturbance", "clean_after_out_s")(runs, "read") == 2.0
     assert of_runs.meanwhile("iops")(runs, "write") is None
 
 
@@ -44,8 +44,8 @@ def test_a_scrub_has_its_seconds_too() -> None:
     run.disturbance = Scrub(groups=8, scrub_at=1004.0, scrubbed_after_s=2.5)
     assert of_runs.before("iops")([run], "read") == 10.0
     assert of_runs.meanwhile("iops")([run], "read") == np.mean([5, 5, 4])
-    assert of_runs.lasted("scrubbed_after_s")([run], "read") == 2.5
-    assert of_runs.lasted("clean_after_out_s")([run], "read") is None
+    assert of_runs.told("disturbance", "scrubbed_after_s")([run], "read") == 2.5
+    assert of_runs.told("disturbance", "clean_after_out_s")([run], "read") is None
 
 
 def test_a_scrub_is_a_row_s_figure(small: Path) -> None:
