@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, Optional, TypeVar, Union
+from typing import Annotated, Any, ClassVar, Literal, Optional, Union
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -205,7 +205,6 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-_DataclassT = TypeVar("_DataclassT")
 _Value = Union[bool, int, float, str, None]
 #: No figure, percent or error is larger: what is made of some of them is a number too.
 _LARGEST = 1e60
@@ -216,20 +215,44 @@ class _OpenModel(BaseModel):
     """Keep what is not named here, so that newer documents of the same format are read."""
 
     model_config = ConfigDict(extra="allow", allow_inf_nan=False)
+    #: What a report has in its place.
+    becomes: ClassVar[Any]
+
+    def _changed(self) -> dict[str, Any]:
+        """Fields of that which are called otherwise here, or hold something else."""
+        return {}
+
+    def value(self) -> Any:
+        """Itself as a report has it, with what this version knows."""
+        values = self._changed()
+        values = {**{name: _value(v) for name, v in self if name not in values}, **values}
+        names = [field.name for field in fields(self.becomes) if field.name in values]
+        return self.becomes(**{name: values[name] for name in names})
+
+
+def _value(part: Any) -> Any:
+    if isinstance(part, (list, tuple)):
+        return tuple(map(_value, part))
+    return part.value() if isinstance(part, _OpenModel) else part
 
 
 class ErrorPart(_OpenModel):
     """What an interval and its p follow from; null is what was without bound."""
 
+    becomes = StandardError
     error: Optional[float] = Field(None, ge=0, le=_LARGEST)
     degrees: float = Field(gt=0, le=_LARGEST)
     is_sequence: bool = False
     is_own: bool = False
 
+    def _changed(self) -> dict[str, Any]:
+        return {"error": math.inf if self.error is None else self.error}
+
 
 class ComparisonPart(_OpenModel):
     """A figure in percent of the baseline's, with the ends of its 95 % interval."""
 
+    becomes = Comparison
     percent: float = Field(ge=0, le=_LARGEST)
     low: Optional[float] = Field(None, ge=0, le=_LARGEST)
     high: Optional[float] = Field(None, ge=0, le=_LARGEST)
@@ -245,6 +268,7 @@ class ComparisonPart(_OpenModel):
 class CellPart(_OpenModel):
     """One row: a configuration under one workload. `figures` and `comparisons` are by metric."""
 
+    becomes = ReportCell
     name: str
     dimensions: dict[str, _Value]
     state: Literal["measured", "failed", "missing"]
@@ -260,10 +284,21 @@ class CellPart(_OpenModel):
     runs: list[dict[str, Any]] = Field([], description="every run behind it, with its proof")
     alone: str = Field("", description="its name where no heading says what it is")
 
+    def _changed(self) -> dict[str, Any]:
+        return {
+            "direction": "",
+            "figures": {k: v for k, v in self.figures.items() if v is not None and k in BY_KEY},
+            "withheld": {key: why for key, why in self.withheld.items() if key in BY_KEY},
+            "comparisons": {key: part.value() for key, part in self.comparisons.items()},
+            "stages": self.stages_us,
+            "runs": (),
+        }
+
 
 class PairPart(_OpenModel):
     """A row in percent of another one, neither of which is the baseline."""
 
+    becomes = Pair
     name: str
     other: str
     iops: ComparisonPart
@@ -272,6 +307,7 @@ class PairPart(_OpenModel):
 class SectionPart(_OpenModel):
     """One mode, in one direction."""
 
+    becomes = Section
     label: str
     mode: str
     direction: str
@@ -280,20 +316,31 @@ class SectionPart(_OpenModel):
     pairs: list[PairPart] = []
     effects: list[PairPart] = Field([], description="levels of the matrix, alone and together")
 
+    def _changed(self) -> dict[str, Any]:
+        cells = tuple(replace(cell.value(), direction=self.direction) for cell in self.cells)
+        return {"cells": cells, "drift_percent": self.baseline_drift_percent}
+
 
 class TablePart(_OpenModel):
     """One scenario and op size."""
 
+    becomes = Table
     title: str
     dimensions: dict[str, _Value]
     sections: list[SectionPart]
     groups: dict[str, str] = Field({}, description="row -> the group that charts show it in")
     load: str = Field("", description="how all its cells were measured, in words")
 
+    def _changed(self) -> dict[str, Any]:
+        size = self.dimensions.get("op_size")
+        scenario = str(self.dimensions.get("scenario"))
+        return {"scenario": scenario, "op_size": size if isinstance(size, int) else None}
+
 
 class ConclusionPart(_OpenModel):
     """The effect of a configuration on a kind of workload, in words."""
 
+    becomes = Conclusion
     load: str
     name: str
     kind: str
@@ -305,6 +352,7 @@ class ConclusionPart(_OpenModel):
 class OptionsPart(_OpenModel):
     """What its reader chose."""
 
+    becomes = ReportOptions
     baseline: Optional[str] = None
     only: tuple[str, ...] = ()
     loss: bool = False
@@ -315,6 +363,7 @@ class OptionsPart(_OpenModel):
 class ReportDocument(_OpenModel):
     """The whole of report.json."""
 
+    becomes = Report
     format: int = Field(ge=1, le=FORMAT)
     title: str = ""
     baseline: Baseline
@@ -336,6 +385,9 @@ class ReportDocument(_OpenModel):
     tables: list[TablePart]
     records: list[dict[str, _Value]] = []
     charts: list[str] = Field([], description="files in charts/ that were written with it")
+
+    def _changed(self) -> dict[str, Any]:
+        return {"controls": _value(self.controls or ())}
 
 
 def report_schema() -> dict[str, Any]:
@@ -360,72 +412,9 @@ def reopened(data: bytes) -> Report:
 
 
 def _report(document: ReportDocument) -> Report:
-    parts = {
-        "options": _dataclass_of(ReportOptions, dict(document.options)),
-        "tables": tuple(_table(table) for table in document.tables),
-        "conclusions": tuple(
-            _dataclass_of(Conclusion, {**dict(part), "iops": _comparison(part.iops)})
-            for part in document.conclusions
-        ),
-        "emulated_hosts": tuple(document.emulated_hosts),
-        "notes": tuple(document.notes),
-        "records": tuple(document.records),
-    }
-    parts["controls"] = tuple(map(_comparison, document.controls or ()))
-    report = _dataclass_of(Report, {**dict(document), **parts})
+    report: Report = document.value()
     if document.controls is None:
         of_old = [cell for cell in report.cells if is_control(report, cell)]
         found = tuple(cell.comparisons["iops"] for cell in of_old if "iops" in cell.comparisons)
         report = replace(report, controls=found)
     return safe(report)
-
-
-def _table(table: TablePart) -> Table:
-    size = table.dimensions.get("op_size")
-    parts = {
-        "scenario": str(table.dimensions.get("scenario")),
-        "op_size": size if isinstance(size, int) else None,
-        "sections": tuple(_section(section) for section in table.sections),
-    }
-    return _dataclass_of(Table, {**dict(table), **parts})
-
-
-def _section(section: SectionPart) -> Section:
-    pairs, effects = (
-        tuple(Pair(part.name, part.other, _comparison(part.iops)) for part in of)
-        for of in (section.pairs, section.effects)
-    )
-    cells = tuple(_cell(cell, section.direction) for cell in section.cells)
-    parts = {"cells": cells, "pairs": pairs, "effects": effects}
-    drift = section.baseline_drift_percent
-    return _dataclass_of(Section, {**dict(section), **parts, "drift_percent": drift})
-
-
-def _cell(cell: CellPart, direction: str) -> ReportCell:
-    parts = {
-        "direction": direction,
-        "figures": {k: v for k, v in cell.figures.items() if v is not None and k in BY_KEY},
-        "withheld": {key: why for key, why in cell.withheld.items() if key in BY_KEY},
-        "comparisons": {key: _comparison(part) for key, part in cell.comparisons.items()},
-        "warnings": tuple(cell.warnings),
-        "why": tuple(cell.why),
-        "stages": cell.stages_us,
-        "runs": (),
-    }
-    return _dataclass_of(ReportCell, {**dict(cell), **parts})
-
-
-def _comparison(compared: ComparisonPart) -> Comparison:
-    errors = tuple(
-        StandardError(
-            math.inf if part.error is None else part.error, part.degrees, part.is_sequence,
-            part.is_own,
-        )
-        for part in compared.errors
-    )  # fmt: skip
-    return _dataclass_of(Comparison, {**dict(compared), "errors": errors})
-
-
-def _dataclass_of(kind: type[_DataclassT], values: Mapping[str, Any]) -> _DataclassT:
-    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    return kind(**{key: value for key, value in values.items() if key in names})
