@@ -376,11 +376,8 @@ def _unlike(reports: Mapping[str, Report]) -> Iterator[str]:
 def caveats_of(reports: Mapping[str, Report]) -> Iterator[str]:
     """What must be read beside the figures, each once, with the archives that it is of."""
     yield from _unlike(dict(_dated(reports)))
-    found: dict[str, list[str]] = {}
-    for name, report in reports.items():
-        for sentence in caveats(report):
-            found.setdefault(sentence, []).append(name)
-    for sentence, names in found.items():
+    found = ((sentence, name) for name, report in reports.items() for sentence in caveats(report))
+    for sentence, names in wording.grouped(found).items():
         yield sentence if len(names) == len(reports) else f"{', '.join(names)}: {sentence}"
 
 

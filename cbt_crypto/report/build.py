@@ -236,9 +236,7 @@ def _tested(
     report: Report, tables: Iterable[Table], control: Optional[str]
 ) -> dict[Optional[Scalar], Report]:
     """Of several archives, each with its own control."""
-    by_archive: dict[Optional[Scalar], list[Table]] = {}
-    for table in tables:
-        by_archive.setdefault(table.dimensions.get(ARCHIVE), []).append(table)
+    by_archive = wording.grouped((table.dimensions.get(ARCHIVE), table) for table in tables)
     if control is None or len(by_archive) < 2:
         return {}
     return {name: _with_control(report, own, control, None) for name, own in by_archive.items()}

@@ -211,9 +211,7 @@ def _joint(baselines: Mapping[str, Baseline]) -> Baseline:
     first, *others = baselines.values()
     if all(other == first for other in others):
         return first
-    by_value: dict[Scalar, list[str]] = {}
-    for name, baseline in baselines.items():
-        by_value.setdefault(baseline.value, []).append(name)
+    by_value = wording.grouped((baseline.value, name) for name, baseline in baselines.items())
     named = ", ".join(f"{value} in {' and '.join(names)}" for value, names in by_value.items())
     if any(baseline.dimension != "configuration" for baseline in baselines.values()):
         raise UsageError(f"the archives' baselines differ: {named}; name one for all: --baseline")

@@ -151,9 +151,7 @@ def _differences(rows: Sequence[_Row], what: str) -> Iterator[str]:
     """A sentence for each row's name, with its greatest difference; the others are counted."""
     shown = [row for row in rows if row.iops.differs]
     shown.sort(key=lambda row: -abs(math.log(row.iops.percent / 100)))
-    by_name: dict[tuple[str, bool], list[_Row]] = {}
-    for row in shown:
-        by_name.setdefault((row.name, row.lost > 0), []).append(row)
+    by_name = wording.grouped(((row.name, row.lost > 0), row) for row in shown)
     first, others = list(by_name.values())[:_MOST], list(by_name.values())[_MOST:]
     for alike in first:
         asked = sum(row.name == alike[0].name for row in rows)

@@ -260,18 +260,12 @@ class Report:
 
     def by_emulation(self, tables: Iterable[Table]) -> dict[str, list[Table]]:
         """`tables` by what is said of each one's processors."""
-        by_note: dict[str, list[Table]] = {}
-        for table in tables:
-            by_note.setdefault(self.emulated_note(table), []).append(table)
-        return by_note
+        return wording.grouped((self.emulated_note(table), table) for table in tables)
 
     @property
     def by_scenario(self) -> dict[str, list[Table]]:
         """Its tables by their scenario."""
-        scenarios: dict[str, list[Table]] = {}
-        for table in self.tables:
-            scenarios.setdefault(table.scenario, []).append(table)
-        return scenarios
+        return wording.grouped((table.scenario, table) for table in self.tables)
 
     @property
     def baseline_name(self) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 from cbt_crypto.report.figures.of_runs import mean_latency, per, records_of, total_rate
 from cbt_crypto.report.figures.repeats import StandardError, differing
 from cbt_crypto.report.model import ReportCell, Table
-from cbt_crypto.report.wording import Grid, number
+from cbt_crypto.report.wording import Grid, grouped, number
 from cbt_crypto.results.cell.cycles import is_alike
 from cbt_crypto.results.cell.recorded import SLOW, HostRecord
 from cbt_crypto.results.cell.run import Run
@@ -381,13 +381,12 @@ def _moved(rule: Rule, runs: Sequence[Run], base: Sequence[Run], direction: str)
 
 def _units(rule: Rule, runs: Sequence[Run]) -> dict[object, float]:
     """A value for each deployment; for each turn or round where there was one deployment only."""
-    values: dict[object, list[float]] = {}
-    deployments = {run.deployment for run in runs}
-    for run in runs:
-        value = rule.of(run)
-        if value is not None:
-            unit = run.deployment if len(deployments) > 1 else run.planned.iteration
-            values.setdefault(unit, []).append(value)
+    is_repeated = len({run.deployment for run in runs}) > 1
+    values = grouped(
+        (run.deployment if is_repeated else run.planned.iteration, value)
+        for run in runs
+        if (value := rule.of(run)) is not None
+    )
     return {unit: float(np.mean(of_unit)) for unit, of_unit in values.items()}
 
 

@@ -18,6 +18,7 @@ from cbt_crypto.report.figures.interval import LoadRuns, of_estimate
 from cbt_crypto.report.figures.metric import BY_KEY
 from cbt_crypto.report.figures.repeats import Estimate, Value, Wish, differing, estimate, together
 from cbt_crypto.report.model import Pair
+from cbt_crypto.report.wording import grouped
 from cbt_crypto.results.until import until_of
 
 _IOPS = BY_KEY["iops"]
@@ -106,10 +107,7 @@ def _side(load: LoadRuns, names: tuple[str, ...], times: int) -> list[Value]:
     Its deployment is all of theirs. Groups side by side differ by their slices of the drives too,
     which no mean of a few of them makes up for: they have none.
     """
-    by_round: dict[int, list[Value]] = {}
-    for name in names:
-        for value in load.values(_IOPS, name):
-            by_round.setdefault(value.round, []).append(value)
+    by_round = grouped((value.round, value) for name in names for value in load.values(_IOPS, name))
     return [
         replace(
             values[0],

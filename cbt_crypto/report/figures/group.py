@@ -19,7 +19,7 @@ from cbt_crypto.archive.folder import label_of, matches
 from cbt_crypto.errors import UsageError
 from cbt_crypto.report import wording
 from cbt_crypto.report.model import ReportOptions
-from cbt_crypto.report.wording import mapping
+from cbt_crypto.report.wording import grouped, mapping
 from cbt_crypto.results.cell.run import Run, dimensions_of
 
 #: Dimensions that have a place of their own in a table.
@@ -125,9 +125,7 @@ def varied(told: Iterable[tuple[Mapping[str, Scalar], str]]) -> dict[Scalar, lis
 
 
 def _sections(runs: Sequence[Run], compared: str, order: Sequence[Scalar]) -> Iterable[SectionRuns]:
-    modes: dict[str, list[Run]] = {}
-    for run in runs:
-        modes.setdefault(str(run.dimensions.get("mode", "")), []).append(run)
+    modes = grouped((str(run.dimensions.get("mode", "")), run) for run in runs)
     for mode, members in modes.items():
         rows = _rows(members, compared, order)
         for direction in _directions(mode, members):
@@ -137,9 +135,7 @@ def _sections(runs: Sequence[Run], compared: str, order: Sequence[Scalar]) -> It
 def _rows(
     runs: Sequence[Run], compared: str, order: Sequence[Scalar]
 ) -> dict[Scalar, tuple[Run, ...]]:
-    rows: dict[Scalar, list[Run]] = {}
-    for run in runs:
-        rows.setdefault(run.dimensions.get(compared), []).append(run)
+    rows = grouped((run.dimensions.get(compared), run) for run in runs)
     position = {value: number for number, value in enumerate(order)}
     names = sorted(rows, key=lambda value: position.get(value, len(position)))
     return {name: tuple(rows[name]) for name in names}

@@ -18,7 +18,7 @@ from cbt_crypto.archive.documents import Scalar
 from cbt_crypto.report.figures import repeats
 from cbt_crypto.report.figures.metric import BY_KEY, Metric, Test
 from cbt_crypto.report.model import Comparison
-from cbt_crypto.report.wording import ARCHIVE
+from cbt_crypto.report.wording import ARCHIVE, grouped
 from cbt_crypto.results.cell.run import Run
 from cbt_crypto.results.until import asked_of, until_of
 
@@ -43,10 +43,7 @@ def stretches(runs: Sequence[Run], dimension: str) -> dict[int, int]:
 
 def split(runs: Iterable[Run], numbers: Mapping[int, int]) -> Stretches:
     """The measured runs of one cell, in the order of their stretches."""
-    by_stretch: dict[int, list[Run]] = {}
-    for run in runs:
-        if run.failure is None:
-            by_stretch.setdefault(numbers[id(run)], []).append(run)
+    by_stretch = grouped((numbers[id(run)], run) for run in runs if run.failure is None)
     return tuple(tuple(by_stretch[number]) for number in sorted(by_stretch))
 
 
@@ -250,9 +247,7 @@ class Comparisons:
     def _judged(
         self, keys: Iterable[_Key], loads: Mapping[Hashable, LoadRuns], known: Optional[KnownSpread]
     ) -> dict[_Key, Comparison]:
-        by_figure: dict[tuple[str, Optional[Scalar]], list[_Key]] = {}
-        for key in keys:
-            by_figure.setdefault((key[3], self._archives[key[0]]), []).append(key)
+        by_figure = grouped(((key[3], self._archives[key[0]]), key) for key in keys)
         judged: dict[_Key, Comparison] = {}
         for (figure, archive), of_figure in by_figure.items():
             metric = BY_KEY[figure]
