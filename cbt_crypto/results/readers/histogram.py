@@ -17,7 +17,7 @@ import numpy as np
 
 from cbt_crypto.archive.files import Malformed, Stream
 from cbt_crypto.results.cell.record import Floats, Ints
-from cbt_crypto.results.readers.number_columns import ZERO, DigitText, separators, starts_of
+from cbt_crypto.results.readers.number_columns import ZERO, number_fields
 
 #: The percentiles that records, reports and intervals have, by their key, as `clat_ns_p999`.
 PERCENTILES = {
@@ -222,17 +222,11 @@ def _cut(text: bytes, span: _Span, filled: tuple[int, int], bins: int) -> Option
 
 
 def _numbers(lines: list[_CutLine], width: int) -> HistogramLog:
-    digits = DigitText(b"".join(line for line, _, _ in lines))
-    ends = separators(digits.bytes)
-    numbers, right = digits.numbers(starts_of(ends), ends)
+    text = b"".join(line for line, _, _ in lines)
+    numbers, rows, fields, are_numbers = number_fields(text)
     first, empty = np.array([line[1:] for line in lines], np.int64).reshape(-1, 2).T
-    # Fields up to each line's end, and of each line.
-    until = np.searchsorted(ends, np.cumsum([len(line) for line, _, _ in lines]) - 1) + 1
-    fields = np.diff(until, prepend=0)
-    rows = np.repeat(np.arange(len(lines)), fields)
-    good = fields + empty == width
-    good[rows[~right]] = False
-    starts = until - fields
+    good = are_numbers & (fields + empty == width)
+    starts = np.cumsum(fields) - fields
     time, direction = numbers[starts[good]], numbers[starts[good] + 1]
     numbers[starts[:, np.newaxis] + np.arange(_BEFORE)] = 0
     counted = np.flatnonzero(numbers > 0)

@@ -65,7 +65,7 @@ def _block_end(text: bytes, position: int) -> int:
     return end or text.find(b"\n", position + BLOCK) + 1 or position
 
 
-class DigitText:
+class _DigitText:
     """Bytes of whole lines, padded in front so that the 8 before any digit can be loaded."""
 
     def __init__(self, text: bytes) -> None:
@@ -103,38 +103,25 @@ class DigitText:
 
 
 def _parse_block(text: bytes, width: int) -> Columns:
-    digits = DigitText(text)
-    ends, first, lines = _field_grid(digits.bytes, width)
-    starts = np.empty_like(ends)
-    starts[:, 0] = first
-    starts[:, 1:] = ends[:, :-1] + 1
-    values, right = digits.numbers(starts.ravel(), ends.ravel())
-    rows = values.reshape(ends.shape)
-    if not right.all():
-        rows = rows[right.reshape(ends.shape).all(axis=1)]
-    return Columns(rows, lines - len(rows))
+    numbers, lines, fields, are_numbers = number_fields(text)
+    good = are_numbers & (fields == width)
+    if not good.all():
+        numbers = numbers[good[lines]]
+    rows = numbers.reshape(-1, width)
+    return Columns(rows, len(fields) - len(rows))
 
 
-def separators(text: _Bytes) -> Ints:
-    """Where fields end: the places of commas and newlines."""
-    return np.flatnonzero((text == COMMA) | (text == NEWLINE))
+def number_fields(text: bytes) -> tuple[Ints, Ints, Ints, NDArray[np.bool_]]:
+    """The number and the line of every field, and the fields of every line.
 
-
-def starts_of(ends: Ints) -> Ints:
-    """Where what ends at `ends` starts: behind the end before it."""
-    return np.concatenate((np.zeros(1, np.int64), ends[:-1] + 1))[: len(ends)]
-
-
-def _field_grid(text: _Bytes, width: int) -> tuple[Ints, Ints, int]:
-    """Where each field of lines of `width` ends, where lines start, and the count of all."""
-    ends_of_fields = separators(text)
-    ends = ends_of_fields[width - 1 :: width]
-    lines = int(np.count_nonzero(text == NEWLINE))
-    if len(ends_of_fields) == width * lines and bool((text[ends] == NEWLINE).all()):
-        return ends_of_fields.reshape(-1, width), starts_of(ends), lines
-    newlines = np.flatnonzero(text[ends_of_fields] == NEWLINE)
-    fields = np.diff(newlines, prepend=-1)
-    is_complete = fields == width
-    starts = starts_of(ends_of_fields[newlines])
-    in_complete = ends_of_fields[np.repeat(is_complete, fields)]
-    return in_complete.reshape(-1, width), starts[is_complete], lines
+    The last says of each line whether all its fields are numbers. `text` ends with a newline.
+    """
+    digits = _DigitText(text)
+    ends = np.flatnonzero((digits.bytes == COMMA) | (digits.bytes == NEWLINE))
+    starts = np.concatenate((np.zeros(1, np.int64), ends[:-1] + 1))[: len(ends)]
+    numbers, right = digits.numbers(starts, ends)
+    fields = np.diff(np.flatnonzero(digits.bytes[ends] == NEWLINE), prepend=-1)
+    lines = np.repeat(np.arange(len(fields)), fields)
+    are_numbers = np.ones(len(fields), bool)
+    are_numbers[lines[~right]] = False
+    return numbers, lines, fields, are_numbers
