@@ -20,6 +20,7 @@ from cbt_crypto.report.figures.metric import BY_KEY, Metric, Test
 from cbt_crypto.report.model import Comparison
 from cbt_crypto.report.wording import ARCHIVE, grouped
 from cbt_crypto.results.cell.run import Run
+from cbt_crypto.results.repetition import variance
 from cbt_crypto.results.until import asked_of, until_of
 
 #: Runs of one cell, by stretch.
@@ -376,9 +377,7 @@ def _error(metric: Metric, direction: str, runs: Sequence[Run]) -> Optional[tupl
     logs = [log_value(metric, run, direction) for run in runs]
     known = [log for log in logs if log is not None]
     if len(known) > 1:
-        mean = math.fsum(known) / len(known)
-        squares = math.fsum((log - mean) ** 2 for log in known)
-        return math.sqrt(squares / (len(known) - 1) / len(known)), len(known) - 1
+        return math.sqrt(variance(known) / len(known)), len(known) - 1
     within = [run.within[direction] for run in runs if direction in run.within]
     spreads = [sd for sd in map(metric.log_sd, within) if sd is not None]
     return (spreads[0], max(within[0].blocks - 1, 1.0)) if spreads else None
