@@ -1,8 +1,7 @@
-"""Columns of numbers in text, by numpy in blocks; unlike `loadtxt`, torn lines are counted."""
+"""Columns of numbers in text, by numpy; unlike `loadtxt`, torn lines are counted."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,8 +12,6 @@ from cbt_crypto.results.cell.record import Ints
 _Bytes = NDArray[np.uint8]
 _Words = NDArray[np.uint64]
 
-#: Bytes looked at together: small enough for the arrays of one block to stay in the cache.
-BLOCK = 1 << 18
 _PAD = 16
 NEWLINE, COMMA, SPACE, ZERO = 10, 44, 32, 48
 _word = np.uint64
@@ -44,25 +41,18 @@ class Columns:
     torn: int
 
 
-def parse_columns(text: bytes, width: int) -> Iterator[Columns]:
-    """The rows of `text` of `width` numbers, in blocks; all other lines are counted.
+def parse_columns(text: bytes, width: int) -> Columns:
+    """The rows of `text` of `width` numbers; all other lines are counted.
 
     So is a last line without newline: its last number may be cut.
     """
-    position = 0
-    while position < len(text):
-        end = _block_end(text, position)
-        if end == position:
-            yield Columns(np.empty((0, width), np.int64), 1)
-            return
-        yield _parse_block(text[position:end], width)
-        position = end
-
-
-def _block_end(text: bytes, position: int) -> int:
-    """Just behind a newline; `position` itself when there is none any more."""
-    end = text.rfind(b"\n", position, position + BLOCK) + 1
-    return end or text.find(b"\n", position + BLOCK) + 1 or position
+    whole = text[: text.rfind(b"\n") + 1]
+    numbers, lines, fields, are_numbers = number_fields(whole)
+    good = are_numbers & (fields == width)
+    if not good.all():
+        numbers = numbers[good[lines]]
+    rows = numbers.reshape(-1, width)
+    return Columns(rows, len(fields) - len(rows) + (len(whole) < len(text)))
 
 
 class _DigitText:
@@ -100,15 +90,6 @@ class _DigitText:
             word >>= bits
             word &= lanes
         return word, bad == 0
-
-
-def _parse_block(text: bytes, width: int) -> Columns:
-    numbers, lines, fields, are_numbers = number_fields(text)
-    good = are_numbers & (fields == width)
-    if not good.all():
-        numbers = numbers[good[lines]]
-    rows = numbers.reshape(-1, width)
-    return Columns(rows, len(fields) - len(rows))
 
 
 def number_fields(text: bytes) -> tuple[Ints, Ints, Ints, NDArray[np.bool_]]:
