@@ -192,8 +192,7 @@ def cycles_of_row(runs: Sequence[Run], direction: str) -> Iterator[str]:
     if len(same) < _MOST_RUNS * len(whole):
         return
     kinds = Counter(kind for cycle in same for kind in cycle.shared)
-    labels = {rule.key[4:]: rule.label for rule in RULES}
-    shared = [labels.get(kind, kind) for kind, n in kinds.items() if 2 * n > len(same)]
+    shared = [_CLASSES.get(kind, kind) for kind, n in kinds.items() if 2 * n > len(same)]
     beside = f", and so does the work of {', '.join(shared)}" if shared else ""
     cells = f"in {len(same)} of {len(whole)} cells"
     yield f"latency rises and falls every {period:.3g} s ({cells}){beside}"
@@ -270,20 +269,24 @@ def _counted(*paths: str) -> Callable[[Run], Optional[float]]:
     return of
 
 
-#: Thread classes are Ceph's own names (src/common/Thread, `ceph-osd` under `top -H`) and the
-#: kernel's; counters are described by `ceph daemon osd.N perf schema`.
+#: Class of threads -> what it is called. Classes are Ceph's own names (src/common/Thread,
+#: `ceph-osd` under `top -H`) and the kernel's.
+_CLASSES = {
+    "tp_osd_tp": "the OSDs' workers (tp_osd_tp)",
+    "msgr-worker": "messenger threads (msgr-worker)",
+    "bstore_kv_sync": "bstore_kv_sync",
+    "bstore_kv_final": "bstore_kv_final",
+    "rocksdb:low": "RocksDB's compaction",
+    "rocksdb:high": "RocksDB's flushes",
+    "ceph-rest": "Ceph's other threads",
+    "kcryptd": "kcryptd",
+    "dmcrypt_write": "dmcrypt_write",
+    "kworker": "other kernel workers",
+    "client": "client processes",
+}
+#: Counters are described by `ceph daemon osd.N perf schema`.
 RULES = (
-    Rule("cpu:tp_osd_tp", "the OSDs' workers (tp_osd_tp)", "us", "cpu", _cpu("tp_osd_tp")),
-    Rule("cpu:msgr-worker", "messenger threads (msgr-worker)", "us", "cpu", _cpu("msgr-worker")),
-    Rule("cpu:bstore_kv_sync", "bstore_kv_sync", "us", "cpu", _cpu("bstore_kv_sync")),
-    Rule("cpu:bstore_kv_final", "bstore_kv_final", "us", "cpu", _cpu("bstore_kv_final")),
-    Rule("cpu:rocksdb:low", "RocksDB's compaction", "us", "cpu", _cpu("rocksdb:low")),
-    Rule("cpu:rocksdb:high", "RocksDB's flushes", "us", "cpu", _cpu("rocksdb:high")),
-    Rule("cpu:ceph-rest", "Ceph's other threads", "us", "cpu", _cpu("ceph-rest")),
-    Rule("cpu:kcryptd", "kcryptd", "us", "cpu", _cpu("kcryptd")),
-    Rule("cpu:dmcrypt_write", "dmcrypt_write", "us", "cpu", _cpu("dmcrypt_write")),
-    Rule("cpu:kworker", "other kernel workers", "us", "cpu", _cpu("kworker")),
-    Rule("cpu:client", "client processes", "us", "cpu", _cpu("client")),
+    *(Rule(f"cpu:{kind}", label, "us", "cpu", _cpu(kind)) for kind, label in _CLASSES.items()),
     Rule("switches", "context switches of OSD hosts", "", "count",
          _of_hosts(lambda host: host.switches_per_s)),
     Rule("sent", "bytes sent by OSD hosts", "B", "count",
@@ -401,9 +404,6 @@ def _whole(rule: Rule, base: Sequence[Run], direction: str) -> Optional[float]:
     else:
         totals = [2 * value for run in base if (value := rule.of(run)) is not None]
     return float(np.mean(totals)) if totals else None
-
-
-_CLASSES = tuple(rule.key[4:] for rule in RULES if rule.basis == "cpu")
 
 
 def _sentence(moved: Moved, runs: Sequence[Run]) -> str:
