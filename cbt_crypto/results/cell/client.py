@@ -16,7 +16,7 @@ from cbt_crypto.archive.files import Malformed, Problem, read_samples
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.results.cell.node import BUSY_STATES, NodeSamples, percent_per_second
 from cbt_crypto.results.cell.record import Floats, Record
-from cbt_crypto.results.cell.window import Sampled, Window, counts_per_second
+from cbt_crypto.results.cell.window import Sampled, Window, counts_per_second, used_per_second
 from cbt_crypto.results.readers.fio import SYNC, FioOutput, Job, Side
 from cbt_crypto.results.readers.fio_log import FioLog, read_fio_log
 from cbt_crypto.results.readers.histogram import PERCENTILES, Histogram, HistogramLog, merge
@@ -370,14 +370,10 @@ def cores_per_second(
 def _of_processes(samples: Sequence[ClientSamples], window: Window) -> dict[str, Floats]:
     if not samples or window.seconds < 1:
         return {}
-    by_state = {}
-    for column, state in enumerate(STATES):
-        used = [
-            np.interp(window.grid_s, of_host.times_s, of_host.series.cpu_s[:, column])
-            for of_host in samples
-        ]
-        by_state[state] = np.diff(np.sum(used, axis=0))
-    return by_state
+    return {
+        state: used_per_second(((s.times_s, s.series.cpu_s[:, column]) for s in samples), window)
+        for column, state in enumerate(STATES)
+    }
 
 
 def _of_hosts(

@@ -18,7 +18,7 @@ from cbt_crypto.archive.documents import CellDocument
 from cbt_crypto.archive.files import Malformed, Problem, Stream, one_line, read_samples
 from cbt_crypto.archive.folder import Folder
 from cbt_crypto.results.cell.record import Floats
-from cbt_crypto.results.cell.window import Sampled, Window
+from cbt_crypto.results.cell.window import Sampled, Window, used_per_second
 
 #: More than one package or its memory can take, in W: such a step is a damaged or reset counter.
 _IMPLAUSIBLE_W = 5000.0
@@ -129,9 +129,7 @@ def watts_per_second(hosts: Sequence[HostEnergy], window: Window) -> Optional[Fl
     """The power of all hosts together in each second of the window; None without hosts."""
     if not hosts or window.seconds < 1:
         return None
-    used = [np.interp(window.grid_s, host.times_s, host.series.joules) for host in hosts]
-    watts: Floats = np.diff(np.sum(used, axis=0))
-    return watts
+    return used_per_second(((host.times_s, host.series.joules) for host in hosts), window)
 
 
 def _zones(header: Sequence[bytes]) -> list[_Zone]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from cbt_crypto.archive.documents import CellDocument, OsdStorage
 from cbt_crypto.results.cell.record import Floats
-from cbt_crypto.results.cell.window import Sampled, Window
+from cbt_crypto.results.cell.window import Sampled, Window, used_per_second
 from cbt_crypto.results.readers.collectl import CPU_STATES, NodeSeries, ProcessSample
 
 #: The states that the report shows; `user` includes nice, as both are user time.
@@ -151,16 +151,15 @@ def percent_per_second(nodes: Sequence[NodeSamples], window: Window) -> dict[str
     if not nodes or window.seconds < 1:
         return {}
     threads = sum(node.series.threads for node in nodes)
-    grid = window.grid_s
     percents = {}
     for state in SHOWN_STATES:
         names = ("user", "nice") if state == "user" else (state,)
         columns = [CPU_STATES.index(name) for name in names]
-        used = [
-            np.interp(grid, node.times_s, node.series.cpu[:, columns].sum(axis=1) / node.series.hz)
+        counters = [
+            (node.times_s, node.series.cpu[:, columns].sum(axis=1) / node.series.hz)
             for node in nodes
         ]
-        percents[state] = 100 * np.diff(np.sum(used, axis=0)) / threads
+        percents[state] = 100 * used_per_second(counters, window) / threads
     return percents
 
 

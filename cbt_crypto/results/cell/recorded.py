@@ -14,7 +14,7 @@ from cbt_crypto.archive.folder import Folder
 from cbt_crypto.results.cell.cycles import Cycle, cycle_of
 from cbt_crypto.results.cell.in_window import Series
 from cbt_crypto.results.cell.record import Floats
-from cbt_crypto.results.cell.window import Window
+from cbt_crypto.results.cell.window import Window, used_per_second
 from cbt_crypto.results.readers.recording import Recording, ThreadSeries, read_recording
 
 #: A RocksDB thread that takes more of a second compacts, or flushes; idle ones take a tick at most.
@@ -111,7 +111,6 @@ def recorded(
     hosts, marks = [], list(_slow(cell, window))
     boots: dict[str, list[HostRecord]] = {}
     cores: dict[str, Floats] = {}
-    second = next((s.start_epoch_s + np.arange(len(s.iops) + 1) for s in series.values()), None)
     for host in dict.fromkeys((*cell.osd_hosts, *cell.clients)):
         name = f"recording.{host}"
         if name not in folder.names:
@@ -134,8 +133,8 @@ def recorded(
             marks += list(_marks(host, recording, times, inside))
             for kind, threads in recording.threads.items():
                 used = np.concatenate(([0.0], np.cumsum(threads.cpu_s.sum(axis=1))))
-                if second is not None:
-                    each = np.diff(np.interp(second, times, used))
+                if series:
+                    each = used_per_second([(times, used)], window)
                     cores[kind] = cores.get(kind, 0.0) + each
     found = (cycle_of(name, one.clat_ns_mean, cores) for name, one in series.items())
     hosts = [one for together in boots.values() for one in _with_others(together)]

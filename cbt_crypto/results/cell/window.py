@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Optional, Protocol, TypeVar
 
@@ -113,6 +113,13 @@ def _cumulative(times: Floats, rates: Floats, interval_s: float, grid: Floats) -
     before = np.concatenate((np.zeros(1), sums[:-1]))
     integral: Floats = np.interp(grid, edges, np.stack((before, sums), axis=1).ravel())
     return integral
+
+
+def used_per_second(counters: Iterable[tuple[Floats, Floats]], window: Window) -> Floats:
+    """What `counters`, each with its times first, counted together in each second of the window."""
+    so_far = [np.interp(window.grid_s, times_s, counter) for times_s, counter in counters]
+    used: Floats = np.diff(np.sum(so_far, axis=0))
+    return used
 
 
 class Samples(Protocol):
