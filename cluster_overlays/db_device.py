@@ -128,8 +128,11 @@ class DbDevice(Overlay):
         return {host: self._volumes(site, host) for host in site.osd_hosts}
 
     def _of_mount(self, function: str, site: Site) -> str:
-        words = (f"{site.tmp_dir}/db_device.mount", self.directory or "")
-        return shell.call(__file__, function, *words)
+        directory = self.directory or ""
+        # Configurations, and groups side by side, may have a directory each.
+        name = hashlib.sha256(directory.encode()).hexdigest()[:8]
+        note = f"{site.tmp_dir}/db_device.{name}.mount"
+        return shell.call(__file__, function, note, directory)
 
     def _for_files(self, site: Site, script: str) -> HostScripts:
         scripts = {}
@@ -154,7 +157,7 @@ class DbDevice(Overlay):
         if not self.is_present:
             return {}
         if self.directory:
-            # On one that is not mounted they would stay in silence.
+            # Where its file system is not mounted, rm finds no files: they would be left behind.
             look = self._of_mount("is_mounted", site)
             removed = self._for_files(site, _REMOVE_FILE)
             return {host: f"{look}\n{text}" for host, text in removed.items()}

@@ -27,15 +27,20 @@ room() {
     fi
 }
 
-# Writes into $1 where the file system with directory $2 is mounted.
-note_mount() { stat -c %m "$2" > "$1"; }
+# Writes into $1 where the file system of directory $2 is mounted.
+note_mount() { stat -L -c %m "$2" > "$1"; }
 
-# Fails where another file system, or none, is at directory $2 than when `note_mount` wrote $1.
+# Fails where the directory $2 is not on the mount that `note_mount` wrote into $1.
 is_mounted() {
     [ -s "$1" ] || return 0
     at=$(cat "$1")
-    [ "$(stat -c %m "$2" 2> /dev/null)" = "$at" ] || {
-        echo "databases of OSDs are in $2, and $at is not mounted; mount it and run this again" >&2
-        exit 1
-    }
+    now=$(stat -L -c %m "$2" 2> /dev/null) || now=
+    [ "$now" != "$at" ] || return 0
+    if [ "$at" = / ] || grep -qsF " $at " /proc/mounts; then
+        echo "databases of OSDs are in $2, below what is mounted at $now now; unmount that" >&2
+    else
+        echo "databases of OSDs are in $2, and $at is not mounted; mount it, or, if it is gone" \
+            "for good, remove $1" >&2
+    fi
+    exit 1
 }

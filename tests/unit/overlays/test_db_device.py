@@ -89,25 +89,30 @@ def test_files_on_a_file_system_that_is_not_mounted_now(one_host: Site, tmp_path
     """After a restart of the machine, clean-up left them in silence, and said that all is down."""
     if os.geteuid() != 0:
         pytest.skip("mounting needs root")
-    folder = tmp_path / "second"
+    folder, link = tmp_path / "second", tmp_path / "link"
     folder.mkdir(mode=0o755)
+    link.symlink_to(folder)
     osds = tuple(replace(osd, is_file=True) for osd in one_host.osds)
     site = replace(one_host, osds=osds, tmp_dir=str(tmp_path))
-    overlay = DbDevice(directory=str(folder), size="1M")
+    overlay = DbDevice(directory=str(link), size="1M")
+    other = DbDevice(directory=str(tmp_path / "first"), size="1M")
+    (tmp_path / "first").mkdir(mode=0o755)
     made, down = overlay.before_osds(site)[site.head], overlay.take_down(site)[site.head]
     script = f"""
     SUDO=
+    ({other.before_osds(site)[site.head]})
     mount -t tmpfs -o mode=755 second {folder}
     ({made}); ls {folder} | wc -l
     mount --make-private {folder}; mkdir {tmp_path}/kept; mount --move {folder} {tmp_path}/kept
     ({down}) || echo refused
     mount --move {tmp_path}/kept {folder}
     ({down}); ls {folder} | wc -l
+    ({other.take_down(site)[site.head]}); ls {tmp_path}/first | wc -l
     """
     command = ["unshare", "--mount", "sh", "-euc", script]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stdout.split() == [str(len(osds)), "refused", "0"], done.stderr
-    assert f"in {folder}, and {folder} is not mounted; mount it and" in done.stderr
+    assert done.stdout.split() == [str(len(osds)), "refused", "0", "0"], done.stderr
+    assert f"in {link}, and {folder} is not mounted; mount it, or, if" in done.stderr
 
 
 def _run(script: str) -> subprocess.CompletedProcess[str]:
