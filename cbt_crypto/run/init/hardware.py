@@ -37,7 +37,11 @@ def _devices(paths: list[str]) -> list[str]:
 
 
 #: What a person reads: a serial number with an escape sequence loses it.
-Text = Annotated[str, Field(max_length=4096), AfterValidator(printable)]
+#: Longest text of a host. What is replaced in an answer is checked once more, made printable.
+_LONGEST = 4096
+Text = Annotated[
+    str, Field(max_length=_LONGEST), AfterValidator(lambda text: printable(text)[:_LONGEST])
+]
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 Path = Annotated[str, Field(max_length=4096), AfterValidator(_device)]
 

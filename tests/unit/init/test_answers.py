@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import resource
@@ -95,6 +96,16 @@ def test_a_text_writes_no_key_into_the_file(
         assert text.replace("\n", "").isprintable()
         written.append(yaml.safe_load(text))
     assert not any("ceph_build" in document["cluster"] for document in written)
+
+
+def test_a_text_that_printing_makes_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was checked once more, when a host's own name came to it: a traceback."""
+    for place in PLACES:
+        if isinstance(_at(place), str):
+            with contextlib.suppress(UsageError):
+                look(monkeypatch, json.dumps(changed(place, "\x1b" * 1100)))
+    (host,) = look(monkeypatch, json.dumps(changed(("drives", 0, "serial"), "\x1b" * 1100)))
+    assert len(host.drives[0].serial) == 4096
 
 
 def _at(place: tuple[Any, ...]) -> Any:
