@@ -175,36 +175,30 @@ def etcd_benchmark() -> str:
 
 
 @pytest.fixture
-def loop_devices() -> Iterator[None]:
+def loop_devices(_old_partitions: None) -> Iterator[None]:
     """Loop devices for this test alone: another beside it might take one that it gives back."""
-    _need_loops()
     with loop_lock():
-        _forget_partitions()
         yield
 
 
 @pytest.fixture
-def kept_loop_devices() -> Iterator[Callable[[], None]]:
+def kept_loop_devices(_old_partitions: None) -> Iterator[Callable[[], None]]:
     """For a test that keeps its loop devices to its end, or else calls what this gives first."""
-    _need_loops()
     with loop_lock(is_shared=True) as alone:
-        _forget_partitions()
         yield alone
 
 
-def _need_loops() -> None:
+@pytest.fixture(scope="session")
+def _old_partitions() -> None:
+    """A test that was killed left its partitions on a device that has no file any more."""
     if os.geteuid() != 0 or not Path("/dev/loop-control").exists():
         pytest.skip("loop devices need root and the loop module")
-
-
-def _forget_partitions() -> None:
-    """A test that was killed leaves its partitions on a device that has no file any more."""
-    for partition in Path("/sys/block").glob("loop*/loop*p*/partition"):
-        device = partition.parent.parent
-        if not (device / "loop" / "backing_file").exists():
-            command = ["delpart", f"/dev/{device.name}", partition.read_text().strip()]
-            # Another test beside this one may have done so.
-            subprocess.run(command, check=False, stderr=subprocess.DEVNULL)
+    with loop_lock():
+        for partition in Path("/sys/block").glob("loop*/loop*p*/partition"):
+            device = partition.parent.parent
+            if not (device / "loop" / "backing_file").exists():
+                command = ["delpart", f"/dev/{device.name}", partition.read_text().strip()]
+                subprocess.run(command, check=True)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from pathlib import Path
 def loop_lock(is_shared: bool = False) -> Iterator[Callable[[], None]]:
     """Hold this while a loop device is taken or given back: a test may see the number come back.
 
-    Shared by tests that keep what they took; what it yields makes it theirs alone.
+    Tests that keep what they took share it. Call what it yields to make the lock exclusive.
     """
     with (Path(tempfile.gettempdir()) / "cbt-crypto-tests-loop.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX)
