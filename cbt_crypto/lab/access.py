@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import subprocess
 import tarfile
 import time
@@ -41,7 +42,7 @@ def config(lab: Lab) -> str:
         for node in lab.nodes
     ]
     common = Path(__file__).with_name("ssh.conf").read_text(encoding="utf-8")
-    if lab.shape.kind is Kind.VM and len(str(keys)) < _LONGEST_FOLDER:
+    if lab.shape.kind is Kind.VM and len(os.fsencode(keys)) < _LONGEST_FOLDER:
         blocks.append(_SHARE_CONNECTIONS.format(path=f'"{keys}/%r@%n"'))
     return "\n".join([*blocks, common.format(keys=keys)])
 
@@ -121,7 +122,7 @@ def _answers(lab: Lab, node: Node) -> bool:
 _SHARE_CONNECTIONS = (
     "Host node*\n    ControlMaster auto\n    ControlPath {path}\n    ControlPersist 600\n"
 )
-#: Characters of a directory for sockets: a socket's path has at most 107, of which ssh adds 17.
+#: Bytes of a directory for sockets: a socket's path has at most 107, of which ssh adds 17.
 _LONGEST_FOLDER = 70
 
 

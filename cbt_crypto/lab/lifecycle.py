@@ -202,5 +202,7 @@ def _clear(directory: Path) -> None:
     there = directory.exists()
     with locked(directory / "run.lock", busy) if there else contextlib.nullcontext():
         _end(directory)
-        if there:
-            shutil.rmtree(directory)
+        # A connection that ends with its machine removes its socket meanwhile.
+        while directory.exists():
+            with contextlib.suppress(FileNotFoundError):
+                shutil.rmtree(directory)

@@ -186,8 +186,8 @@ class Preparation:
         self._targets.end([volume for _, volume in self._made.values()], self._journal.run)
 
 
-#: Less is filled before a second answer would say how fast; each takes a start of `ceph`.
-_SMALL_MIB = 512
+#: Smaller fills end before a rate is known, which takes two starts of `ceph`.
+_SMALL_MIB = 128
 #: Seconds between questions how much a cluster has stored, and for each answer.
 _LOOK_EVERY_S, _ANSWER_S = 10.0, 60.0
 
