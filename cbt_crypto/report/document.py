@@ -219,11 +219,11 @@ class _OpenModel(BaseModel):
     becomes: ClassVar[Any]
 
     def _changed(self) -> dict[str, Any]:
-        """Fields of that which are called otherwise here, or hold something else."""
+        """Return the fields whose name or value differs in the report."""
         return {}
 
     def value(self) -> Any:
-        """Itself as a report has it, with what this version knows."""
+        """Return the report's object for this part."""
         values = self._changed()
         values = {**{name: _value(v) for name, v in self if name not in values}, **values}
         names = [field.name for field in fields(self.becomes) if field.name in values]

@@ -395,6 +395,6 @@ def limits(report: Report) -> Iterator[str]:
         yield f"A hypervisor throttled processors in {warned[1]} of {len(cells)} rows."
     if warned[2]:
         yield (
-            f"The speed of processors changed between cells of {warned[2]} of {len(cells)} rows: "
-            "measure again while the machine is quiet."
+            f"Processors were slower in some cells than in others of {warned[2]} of {len(cells)} "
+            "rows: something else slowed the machine down."
         )

@@ -273,10 +273,11 @@ MOSTLY_PERCENT = 50.0
 OVERWRITES = 0.25
 #: A rate is kept when it is no further from what was asked for, in percent.
 RATE_PERCENT = 2.0
-#: Times by which the speed of processors may differ between the cells of one row.
-SPEED_TIMES = 1.3
+#: Times by which the speed of processors may differ between the cells of one row, where they are
+#: busy for such a share: what wakes on an idle one may find it at any frequency.
+SPEED_TIMES, SPEED_BUSY = 1.3, 0.5
 #: How a warning of that begins.
-SPEED = "processors' speed"
+SPEED = "processors were up to"
 #: From these shares on a node is saturated, or throttled by its hypervisor, in percent.
 BUSY_PERCENT, STEAL_PERCENT, NETWORK_PERCENT = 95.0, 5.0, 90.0
 
@@ -430,21 +431,21 @@ def memory_sentences(tables: Iterable[Table]) -> Iterator[str]:
 
 
 def unlike_in_speed(runs: Sequence[Run]) -> Iterator[str]:
-    """Whether a host took longer for a fixed piece of work in some cells of one row than in others.
+    """Warn if a host's processors were slower in some cells of a row than in others.
 
     Configuration and load are the same in all of them.
     """
     took: dict[str, list[float]] = {}
     for run in runs:
         for host in run.recorded.hosts:
-            if host.work_us:
+            if host.work_us and host.busy >= SPEED_BUSY:
                 took.setdefault(host.host, []).append(host.work_us)
     unlike = {host: max(times) / min(times) for host, times in took.items()}
     if (most := max(unlike.values(), default=1.0)) > SPEED_TIMES:
         slowest = max(unlike, key=lambda name: unlike[name])
         yield (
-            f"{SPEED} differed between its cells, on {slowest} by {most:.1f} times: the machine "
-            "changed, and not what is compared"
+            f"{SPEED} {most:.1f} times slower in some of its cells ({slowest}), with the same "
+            "configuration and load"
         )
 
 
