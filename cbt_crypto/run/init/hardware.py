@@ -36,9 +36,9 @@ def _devices(paths: list[str]) -> list[str]:
     return [path for path in paths if printable(path) == path and " " not in path]
 
 
-#: What a person reads: a serial number with an escape sequence loses it.
-#: Longest text of a host. What is replaced in an answer is checked once more, made printable.
+#: Characters of a host's text; what was made printable is checked once more.
 _LONGEST = 4096
+#: What a person reads: a serial number with an escape sequence loses it.
 Text = Annotated[
     str, Field(max_length=_LONGEST), AfterValidator(lambda text: printable(text)[:_LONGEST])
 ]
