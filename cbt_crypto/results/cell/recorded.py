@@ -69,7 +69,7 @@ class HostRecord:
     switches_per_s: float
     sent_bytes_per_s: float
     ghz: Optional[float] = None
-    #: Processor time of a fixed piece of work, in us: a quarter of the seconds had less.
+    #: Processor time of a fixed piece of work, in us, in the median second.
     work_us: Optional[float] = None
     threads: Mapping[str, ThreadUse] = field(default_factory=dict)
     disks: Mapping[str, DiskUse] = field(default_factory=dict)
@@ -163,7 +163,7 @@ def _record(
         switches_per_s=float(np.nansum(plain["ctxt"])) / seconds,
         sent_bytes_per_s=sum(float(row[2]) for row in links.values()) / seconds,
         ghz=None if np.isnan(plain["mhz"]).all() else float(np.nanmean(plain["mhz"])) / 1000,
-        work_us=_fast(plain["work_us"]),
+        work_us=_median(plain["work_us"]),
         cores=(float(cpu[0]) / seconds, float(cpu[1]) / seconds),
         threads={
             kind: _threads(of_kind, inside, spans) for kind, of_kind in recording.threads.items()
@@ -178,8 +178,8 @@ def _record(
     )
 
 
-def _fast(times: Floats) -> Optional[float]:
-    return None if np.isnan(times).all() else float(np.nanpercentile(times, 25))
+def _median(times: Floats) -> Optional[float]:
+    return None if np.isnan(times).all() else float(np.nanmedian(times))
 
 
 def _threads(threads: ThreadSeries, inside: slice, spans: Floats) -> ThreadUse:
