@@ -49,6 +49,15 @@ _WHERE = {
 }
 
 
+def work_of(step: Step) -> Counter[object]:
+    """A step as numbers that add up: deployments by their kind, MiB, cells, seconds of the file."""
+    if isinstance(step, Deploy):
+        return Counter({step.how: 1})
+    if isinstance(step, Prefill):
+        return Counter({"mib": step.mib})
+    return Counter({"cells": 1, "run_s": step.cell.scenario.run_s})
+
+
 @dataclass(frozen=True)
 class Durations:
     """What steps take, in seconds."""
@@ -59,11 +68,13 @@ class Durations:
 
     def of(self, step: Step) -> float:
         """The median of such steps in the archive, else what a small cluster needs."""
-        if isinstance(step, Deploy):
-            return self.deploying[step.how]
-        if isinstance(step, Prefill):
-            return step.mib / self.fill_mib_per_s
-        return self.around_a_cell + step.cell.scenario.run_s
+        return self.of_work(work_of(step))
+
+    def of_work(self, work: Counter[object]) -> float:
+        """What the steps take that were added up."""
+        deploying = sum(work[how] * each for how, each in self.deploying.items())
+        filling = work["mib"] / self.fill_mib_per_s
+        return deploying + filling + work["cells"] * self.around_a_cell + work["run_s"]
 
     def of_all(self, steps: Sequence[Step]) -> float:
         """What all these steps take, with the pauses before cells."""
@@ -374,12 +385,15 @@ class Forecast:
     ) -> None:
         self._archive = archive
         self._now = now
-        #: The steps up to each cell that is left, its own last; then those behind all cells.
-        self._cells: deque[list[Step]] = deque([[]])
+        #: The work up to each cell that is left, with its own; then that behind all cells.
+        self._cells: deque[Counter[object]] = deque([Counter()])
         for step in plan.steps:
-            self._cells[-1].append(step)
+            self._cells[-1].update(work_of(step))
             if isinstance(step, Measure):
-                self._cells.append([])
+                self._cells[-1].update({"pause_s": step.pause_s})
+                self._cells.append(Counter())
+        # Summed once: what was done is taken off, so that no cell costs more in a longer plan.
+        self._all = sum(self._cells, Counter[object]())
         self._since = now()
         self._filling: Optional[float] = None
         self.learn()
@@ -392,7 +406,7 @@ class Forecast:
     def cell_done(self) -> None:
         """The first cell that was left is measured, failed, or not needed."""
         if len(self._cells) > 1:
-            self._cells.popleft()
+            self._all.subtract(self._cells.popleft())
         self._since = self._now()
         self.learn()
 
@@ -400,18 +414,15 @@ class Forecast:
         """Take in how long the steps took that have ended since."""
         steps = [] if self._archive is None else steps_of(self._archive)
         self._durations = Durations(steps, self._filling)
-        # Summed here, not in `left`, which a terminal asks once a second.
-        left = [step for cell in self._cells for step in cell]
-        self._next_s = self._durations.of_all(self._cells[0])
-        self._all_s = self._durations.of_all(left)
-        cells = (step for step in left if isinstance(step, Measure))
-        self._of_file_s = sum(step.pause_s + step.cell.scenario.run_s for step in cells)
 
     def left(self) -> Left:
         """What is left from this moment on."""
-        passed = min(self._now() - self._since, self._next_s)
-        around = self._all_s - self._of_file_s
-        return Left(self._all_s - passed, self._share() * max(0.0, around))
+        next_s, all_s = (
+            self._durations.of_work(work) + work["pause_s"] for work in (self._cells[0], self._all)
+        )
+        passed = min(self._now() - self._since, next_s)
+        around = all_s - self._all["pause_s"] - self._all["run_s"]
+        return Left(all_s - passed, self._share() * max(0.0, around))
 
     def _share(self) -> float:
         """The part by which what the file does not say, such as a deployment, may be wrong."""

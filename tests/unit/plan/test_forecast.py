@@ -14,7 +14,7 @@ from rich.console import Console
 
 from cbt_crypto.archive.files import read_json, write_json
 from cbt_crypto.plan.file import read_campaign
-from cbt_crypto.plan.predict import Forecast, Left
+from cbt_crypto.plan.predict import Durations, Forecast, Left
 from cbt_crypto.plan.steps import Measure, plan
 from cbt_crypto.run.progress import CampaignProgress
 
@@ -59,6 +59,16 @@ def test_it_counts_down_and_waits_for_a_step_that_takes_longer(steps: Any, tmp_p
     forecast.cell_done()
     assert forecast.left() == Left(0, 0)
     forecast.cell_done()
+
+
+def test_a_cell_costs_no_look_at_the_steps_that_are_left(
+    steps: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 3,000 cells, each took 15 ms to sum all that were left, and 0.04 without."""
+    forecast = Forecast(steps, tmp_path, Clock())
+    monkeypatch.setattr(Durations, "of", lambda self, step: pytest.fail("looks at a step"))
+    forecast.cell_done()
+    assert 100 < forecast.left().seconds < 130
 
 
 def test_what_was_seen_replaces_the_guess(steps: Any, tmp_path: Path) -> None:
