@@ -7,6 +7,7 @@ these protocols alone; what a deployment changes is passed in as a `BoundStack`.
 from __future__ import annotations
 
 import argparse
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -228,7 +229,7 @@ Looks = Mapping[str, HostScripts]
 Looked = Mapping[str, HostOutputs]
 
 
-class CellBenchmark:
+class CellBenchmark(ABC):
     """What runs one cell, in this order: `fill`, `initialize`, `run`, `collect`.
 
     `outcome` is there after `run`; `cleanup` ends one that goes no further.
@@ -250,30 +251,30 @@ class CellBenchmark:
         self.remote = work.remote
         self.outcome: CellOutcome = {}
 
-    def fill(self, volumes: Sequence[Volume]) -> None:
+    def fill(self, volumes: Sequence[Volume]) -> None:  # noqa: B027 - may be nothing
         """Make and fill the volumes that are not there yet, unless `initialize` does."""
 
+    @abstractmethod
     def initialize(self) -> None:
         """Make its directories, here and on the nodes."""
-        raise NotImplementedError
 
     def looks_before(self) -> Looks:
         """What else hosts do and say, in the call that proves what is before `run`."""
         return {}
 
+    @abstractmethod
     def run(self) -> None:
         """Measure the cell: from its ramp to the last client process. Raises RunError."""
-        raise NotImplementedError
 
-    def note(self, before: Looked) -> None:
+    def note(self, before: Looked) -> None:  # noqa: B027 - may be nothing
         """Complete `outcome` with what hosts said to that, when `run` has ended."""
 
-    def collect(self) -> None:
+    def collect(self) -> None:  # noqa: B027 - may be nothing
         """Bring its files to the archive, unless `run` did; in a thread, while the next runs."""
 
+    @abstractmethod
     def cleanup(self) -> None:
         """Remove its files from the nodes."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
