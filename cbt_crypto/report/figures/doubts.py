@@ -15,7 +15,7 @@ from cbt_crypto.archive.folder import CLUSTER_DIMENSIONS
 from cbt_crypto.report.figures.metric import BY_KEY, FROM_MEMORY
 from cbt_crypto.report.figures.of_runs import other_clients_iops, records_of, total_rate
 from cbt_crypto.report.model import Comparison, Report, ReportCell, Section, Table
-from cbt_crypto.report.wording import ARCHIVE, mapping
+from cbt_crypto.report.wording import ARCHIVE, grouped, mapping
 from cbt_crypto.results.cell.node import BUSY_STATES, IdleUse, NodeUse
 from cbt_crypto.results.cell.record import Floats, Record
 from cbt_crypto.results.cell.run import Run, dimensions_of
@@ -431,20 +431,17 @@ def memory_sentences(tables: Iterable[Table]) -> Iterator[str]:
 
 
 def unlike_in_speed(runs: Sequence[Run]) -> Iterator[str]:
-    """Warn if a host's processors were slower in some cells of a row than in others.
-
-    Configuration and load are the same in all of them.
-    """
-    took: dict[str, list[float]] = {}
-    for run in runs:
-        for host in run.recorded.hosts:
-            if host.work_us and host.busy >= SPEED_BUSY:
-                took.setdefault(host.host, []).append(host.work_us)
-    unlike = {host: max(times) / min(times) for host, times in took.items()}
-    if (most := max(unlike.values(), default=1.0)) > SPEED_TIMES:
-        slowest = max(unlike, key=lambda name: unlike[name])
+    """Warn if a host's processors were slower in some cells of a row than in others."""
+    took = grouped(
+        (host.host, host.work_us)
+        for run in runs
+        for host in run.recorded.hosts
+        if host.work_us and host.busy >= SPEED_BUSY
+    )
+    unlike = {max(times) / min(times): host for host, times in took.items()}
+    if (most := max(unlike, default=1.0)) > SPEED_TIMES:
         yield (
-            f"{SPEED} {most:.1f} times slower in some of its cells ({slowest}), with the same "
+            f"{SPEED} {most:.1f} times slower in some of its cells ({unlike[most]}), with the same "
             "configuration and load"
         )
 

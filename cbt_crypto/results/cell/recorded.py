@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
@@ -162,8 +162,8 @@ def _record(
         top_cpu=float(np.median(recording.top_cpu_s[inside] / spans)),
         switches_per_s=float(np.nansum(plain["ctxt"])) / seconds,
         sent_bytes_per_s=sum(float(row[2]) for row in links.values()) / seconds,
-        ghz=None if np.isnan(plain["mhz"]).all() else float(np.nanmean(plain["mhz"])) / 1000,
-        work_us=_median(plain["work_us"]),
+        ghz=_known(plain["mhz"], lambda mhz: float(np.nanmean(mhz)) / 1000),
+        work_us=_known(plain["work_us"], lambda times: float(np.nanmedian(times))),
         cores=(float(cpu[0]) / seconds, float(cpu[1]) / seconds),
         threads={
             kind: _threads(of_kind, inside, spans) for kind, of_kind in recording.threads.items()
@@ -178,8 +178,8 @@ def _record(
     )
 
 
-def _median(times: Floats) -> Optional[float]:
-    return None if np.isnan(times).all() else float(np.nanmedian(times))
+def _known(values: Floats, of: Callable[[Floats], float]) -> Optional[float]:
+    return None if np.isnan(values).all() else of(values)
 
 
 def _threads(threads: ThreadSeries, inside: slice, spans: Floats) -> ThreadUse:

@@ -125,7 +125,7 @@ def test_processor_time_that_is_not_sure_is_said_as_that(repeated: Path, recorde
 def test_a_machine_that_became_slower(
     repeated: Path, recorded: Any, slowest: int, is_told: bool
 ) -> None:
-    """An emulated processor did the same work in 1.7 times the time; LUKS had 45 to 119 %."""
+    """Each IO took 1.7 times the CPU time in two of four rounds; LUKS had 45 to 119 %."""
     busy = {"cpu": [500, 0, 200, 100, 0, 0, 0, 0]}
     recorded(work_us=200, **busy)
     for file in repeated.glob("results/*/id-*/cell.json"):
