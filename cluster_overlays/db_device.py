@@ -122,9 +122,8 @@ class DbDevice(Overlay):
         if not self.is_present:
             return {}
         if self.directory:
-            note = self._of_mount("note_mount", site)
-            made = self._for_files(site, _MAKE_FILE)
-            return {host: f"{self._check_way()}{note}\n{text}" for host, text in made.items()}
+            first = f"{self._check_way()}{self._of_mount('note_mount', site)}"
+            return self._for_files(site, first, _MAKE_FILE)
         return {host: self._volumes(site, host) for host in site.osd_hosts}
 
     def _of_mount(self, function: str, site: Site) -> str:
@@ -134,11 +133,12 @@ class DbDevice(Overlay):
         note = f"{site.tmp_dir}/db_device.{name}.mount"
         return shell.call(__file__, function, note, directory)
 
-    def _for_files(self, site: Site, script: str) -> HostScripts:
+    def _for_files(self, site: Site, first: str, script: str) -> HostScripts:
         scripts = {}
         for host in site.osd_hosts:
             files = [shlex.quote(self._path(osd)) for osd in site.osds_of(host)]
-            scripts[host] = "\n".join(script.format(file=file, size=self.size) for file in files)
+            each = [script.format(file=file, size=self.size) for file in files]
+            scripts[host] = "\n".join([first, *each])
         return scripts
 
     def _volumes(self, site: Site, host: str) -> str:
@@ -158,9 +158,7 @@ class DbDevice(Overlay):
             return {}
         if self.directory:
             # Where its file system is not mounted, rm finds no files: they would be left behind.
-            look = self._of_mount("is_mounted", site)
-            removed = self._for_files(site, _REMOVE_FILE)
-            return {host: f"{look}\n{text}" for host, text in removed.items()}
+            return self._for_files(site, self._of_mount("is_mounted", site), _REMOVE_FILE)
         return dict.fromkeys(site.osd_hosts, lvm_and_md.remove_volumes(_notes(site)))
 
     @override

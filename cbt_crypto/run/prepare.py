@@ -144,8 +144,7 @@ class Preparation:
         benchmark = self.benchmark(Cell(step.scenario, 0, ""))
         self._made.update({v.name: (step.scenario, v) for v in step.volumes})
         tell = self._progress.filling
-        is_told = step.scenario.needs_cluster and size > _SMALL_MIB
-        site = self.target.site if is_told else None
+        site = self.target.site if step.scenario.needs_cluster else None
         with self.timeline.step("prefill", mib=size), followed(self._remote, site, size, tell):
             self._engine.common.make_remote_dir(benchmark.run_dir)
             benchmark.fill(step.volumes)
@@ -197,7 +196,7 @@ def followed(
     every_s: float = _LOOK_EVERY_S,
 ) -> contextlib.AbstractContextManager[None]:  # fmt: skip
     """Tell MiB/s and percent of `mib` while the block fills volumes; no error of this matters."""
-    if site is None:
+    if site is None or mib <= _SMALL_MIB:
         return contextlib.nullcontext()
     return aside(partial(_follow, remote, site, mib, tell, every_s), _ANSWER_S)
 

@@ -43,7 +43,7 @@ Text = Annotated[
     str, Field(max_length=_LONGEST), AfterValidator(lambda text: printable(text)[:_LONGEST])
 ]
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
-Path = Annotated[str, Field(max_length=4096), AfterValidator(_device)]
+Path = Annotated[str, Field(max_length=_LONGEST), AfterValidator(_device)]
 
 
 _TIMEOUT_S = 120

@@ -32,7 +32,7 @@ MODULES = [
 ]
 
 
-#: What stands for the names of typing.
+#: The value that replaces every name imported from typing, as `ast.dump` shows it.
 NO_TYPE = ast.dump(ast.parse(shell.NO_TYPE).body[0])[len("Expr(") :]
 
 
