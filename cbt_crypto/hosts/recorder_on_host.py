@@ -40,8 +40,6 @@ _THREADS_A_SECOND = 600
 #: What is rarely of interest is read each fifth time while it does nothing.
 _SELDOM = 5
 _KERNEL_THREAD = 0x00200000
-#: Numbers that are added up: 0.05 ms of a processor that nothing slows down.
-_WORK = 5_000
 #: Whether the kernel counts how long a thread waited for a CPU.
 _HAS_DELAYS = os.path.exists("/proc/self/schedstat")
 
@@ -50,19 +48,6 @@ def read(path: str) -> str:
     """A file of the kernel; a name of a process may hold any byte."""
     with open(path, encoding="utf-8", errors="replace") as file:
         return file.read()
-
-
-def work_us() -> int:
-    """Processor time of a fixed piece of work: heat, a hypervisor or an emulator make it longer.
-
-    The least of some: a cold cache, or a sibling thread that works just now, is no slow processor.
-    """
-    times = []
-    for _ in range(4):
-        began = time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID)
-        sum(range(_WORK))
-        times.append(time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID) - began)
-    return round(1e6 * min(times))
 
 
 class Task:
@@ -422,7 +407,7 @@ class Recorder:
             self.energy.write(self.zones.sample().encode())
         if self.used is not None:
             self.used.write(self.times.sample(clients).encode())
-        line = {"t": round(time.time(), 3), "work_us": work_us()}  # type: Dict[str, Any]
+        line = {"t": round(time.time(), 3)}  # type: Dict[str, Any]
         line.update(self.kernel.sample())
         threads = self.tasks.sample(pids, clients)
         if threads is not None:

@@ -366,7 +366,6 @@ class _Comparer:
         limit = limit_of_row(runs)
         warned, full = ([], "") if limit is None else ([f"limited by {limit.sentence}"], limit.host)
         warned += [*cycles_of_row(runs, direction), *slow_of_row(runs)]
-        warned += doubts.unlike_in_speed(runs)
         warned += [
             *_warnings(runs, direction, full),
             *self._unlike_baseline(figures, section, runs),

@@ -12,7 +12,7 @@ from typing import Any, Optional
 
 from cbt_crypto.archive.documents import CHANGED, UPGRADED
 from cbt_crypto.report import text_of, wording
-from cbt_crypto.report.figures.doubts import SPEED, is_control
+from cbt_crypto.report.figures.doubts import is_control
 from cbt_crypto.report.figures.factors import APART
 from cbt_crypto.report.figures.metric import BY_KEY, FROM_MEMORY, Metric
 from cbt_crypto.report.model import Comparison, Report, ReportCell, Section, Table
@@ -387,14 +387,9 @@ def limits(report: Report) -> Iterator[str]:
     yield from limits_of_rows([cell.limit for cell in cells])
     warned = [
         sum(any(w.startswith(words) for w in cell.warnings) for cell in cells)
-        for words in (_SATURATED, _THROTTLED, SPEED)
+        for words in (_SATURATED, _THROTTLED)
     ]
     if warned[0] and not any(cell.limit for cell in cells):
         yield f"Processors or network were saturated in {warned[0]} of {len(cells)} rows."
     if warned[1]:
         yield f"A hypervisor throttled processors in {warned[1]} of {len(cells)} rows."
-    if warned[2]:
-        yield (
-            f"Processors were slower in some cells than in others of {warned[2]} of {len(cells)} "
-            "rows: something else slowed the machine down."
-        )

@@ -15,7 +15,7 @@ from cbt_crypto.archive.folder import CLUSTER_DIMENSIONS
 from cbt_crypto.report.figures.metric import BY_KEY, FROM_MEMORY
 from cbt_crypto.report.figures.of_runs import other_clients_iops, records_of, total_rate
 from cbt_crypto.report.model import Comparison, Report, ReportCell, Section, Table
-from cbt_crypto.report.wording import ARCHIVE, grouped, mapping
+from cbt_crypto.report.wording import ARCHIVE, mapping
 from cbt_crypto.results.cell.node import BUSY_STATES, IdleUse, NodeUse
 from cbt_crypto.results.cell.record import Floats, Record
 from cbt_crypto.results.cell.run import Run, dimensions_of
@@ -273,11 +273,6 @@ MOSTLY_PERCENT = 50.0
 OVERWRITES = 0.25
 #: A rate is kept when it is no further from what was asked for, in percent.
 RATE_PERCENT = 2.0
-#: Times by which the speed of processors may differ between the cells of one row, where they are
-#: busy for such a share: what wakes on an idle one may find it at any frequency.
-SPEED_TIMES, SPEED_BUSY = 1.3, 0.5
-#: How a warning of that begins.
-SPEED = "processors were up to"
 #: From these shares on a node is saturated, or throttled by its hypervisor, in percent.
 BUSY_PERCENT, STEAL_PERCENT, NETWORK_PERCENT = 95.0, 5.0, 90.0
 
@@ -427,22 +422,6 @@ def memory_sentences(tables: Iterable[Table]) -> Iterator[str]:
             f"{len(mostly)} of {counted(len(cells), 'row')} of reads took {min(mostly):.0f} to "
             f"{max(mostly):.0f} % from OSDs' memory and not from drives; larger volumes, or a "
             "smaller osd_memory_target, measure drives"
-        )
-
-
-def unlike_in_speed(runs: Sequence[Run]) -> Iterator[str]:
-    """Warn if a host's processors were slower in some cells of a row than in others."""
-    took = grouped(
-        (host.host, host.work_us)
-        for run in runs
-        for host in run.recorded.hosts
-        if host.work_us and host.busy >= SPEED_BUSY
-    )
-    unlike = {max(times) / min(times): host for host, times in took.items()}
-    if (most := max(unlike, default=1.0)) > SPEED_TIMES:
-        yield (
-            f"{SPEED} {most:.1f} times slower in some of its cells ({unlike[most]}), with the same "
-            "configuration and load"
         )
 
 

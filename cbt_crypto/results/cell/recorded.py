@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
@@ -69,8 +69,6 @@ class HostRecord:
     switches_per_s: float
     sent_bytes_per_s: float
     ghz: Optional[float] = None
-    #: Processor time of a fixed piece of work, in us, in the median second.
-    work_us: Optional[float] = None
     threads: Mapping[str, ThreadUse] = field(default_factory=dict)
     disks: Mapping[str, DiskUse] = field(default_factory=dict)
     links: Mapping[str, float] = field(default_factory=dict)
@@ -162,8 +160,7 @@ def _record(
         top_cpu=float(np.median(recording.top_cpu_s[inside] / spans)),
         switches_per_s=float(np.nansum(plain["ctxt"])) / seconds,
         sent_bytes_per_s=sum(float(row[2]) for row in links.values()) / seconds,
-        ghz=_known(plain["mhz"], lambda mhz: float(np.nanmean(mhz)) / 1000),
-        work_us=_known(plain["work_us"], lambda times: float(np.nanmedian(times))),
+        ghz=None if np.isnan(plain["mhz"]).all() else float(np.nanmean(plain["mhz"])) / 1000,
         cores=(float(cpu[0]) / seconds, float(cpu[1]) / seconds),
         threads={
             kind: _threads(of_kind, inside, spans) for kind, of_kind in recording.threads.items()
@@ -176,10 +173,6 @@ def _record(
         },
         idle={name: idle / all_s for name, idle in recording.idle_s.items()} if all_s else {},
     )
-
-
-def _known(values: Floats, of: Callable[[Floats], float]) -> Optional[float]:
-    return None if np.isnan(values).all() else of(values)
 
 
 def _threads(threads: ThreadSeries, inside: slice, spans: Floats) -> ThreadUse:

@@ -59,7 +59,7 @@ class Recording:
     links: Mapping[str, Floats] = field(default_factory=dict)
     #: What each link can receive and send; of one that sends as it likes, nothing.
     link_bytes_per_s: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    #: What was counted once a line: ctxt, mhz, work_us; NaN where not.
+    #: What was counted once a line: ctxt, mhz; NaN where not.
     plain: Mapping[str, Floats] = field(default_factory=dict)
     #: Idle state -> seconds of all CPUs, over all that was recorded.
     idle_s: Mapping[str, float] = field(default_factory=dict)
@@ -111,7 +111,7 @@ def _parsed(header: Mapping[str, Any], lines: list[Mapping[str, Any]]) -> Record
         disks=_by_name(lines, "disk", lambda rows: _table(rows, len(DISK))),
         links=_by_name(lines, "net", lambda rows: _table(rows, len(LINK))),
         link_bytes_per_s=_link_limits(header),
-        plain={key: _plain(lines, key) for key in ("ctxt", "mhz", "work_us")},
+        plain={"ctxt": _plain(lines, "ctxt"), "mhz": _plain(lines, "mhz")},
         idle_s=dict(zip(states, (np.sum(idle_us, axis=0) / 1e6).tolist() if idle_us else ())),
         boot=str(header.get("boot", ""))[:40],
     )

@@ -198,7 +198,6 @@ def test_it_counts_all_threads_of_clients_and_nobody_elses(
     assert client.cpu_s.sum() == pytest.approx(sum(worked), rel=0.15, abs=0.2)
     assert recording.threads["other"].cpu_s.sum() > 0.3 * sum(worked)
     assert client.busiest_s.max() <= 1.2
-    assert (recording.plain["work_us"] > 0).all()
     assert client.names
     # Three threads of a core each do not wait for longer than they are there, in seconds.
     assert client.waits_s is not None and 0 <= client.waits_s.sum() < 3 * 6

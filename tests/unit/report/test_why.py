@@ -17,7 +17,6 @@ from cbt_crypto.report import why
 from cbt_crypto.report.build import build
 from cbt_crypto.report.charts.chart_values import Line, Lines, charts
 from cbt_crypto.report.charts.draw import chart_svg
-from cbt_crypto.report.headline import limits
 from cbt_crypto.report.markdown import markdown
 from cbt_crypto.report.model import ReportCell
 from cbt_crypto.results.cell.cycles import Cycle
@@ -119,26 +118,6 @@ def test_processor_time_that_is_not_sure_is_said_as_that(repeated: Path, recorde
     assert re.match(
         r"CPU of kcryptd .* \(\+.* to \+.*; not significant over all comparisons\)", luks.why[-1]
     )
-
-
-@pytest.mark.parametrize(("slowest", "is_told"), [(259, False), (500, True)])
-def test_a_machine_that_became_slower(
-    repeated: Path, recorded: Any, slowest: int, is_told: bool
-) -> None:
-    """Each IO took 1.7 times the CPU time in two of four rounds; LUKS had 45 to 119 %."""
-    busy = {"cpu": [500, 0, 200, 100, 0, 0, 0, 0]}
-    recorded(work_us=200, **busy)
-    for file in repeated.glob("results/*/id-*/cell.json"):
-        document = json.loads(file.read_text())
-        if document["configuration"] == "LUKS" and document["iteration"] == 2:
-            record(file.parent, QUIET, work_us=slowest, **busy)
-    report = build(repeated)
-    rows = {cell.name: cell for cell in report.tables[0].sections[0].cells}
-    told = "processors were up to 2.5 times slower in some of its cells ("
-    assert any(told in text for text in rows["LUKS"].warnings) is is_told
-    assert not any(told in text for text in rows["control"].warnings)
-    answer = " ".join(limits(report))
-    assert ("slower in some cells than in others of 2 of 6 rows" in answer) is is_told
 
 
 def test_where_nothing_moved_it_is_not_explained(recorded: Any) -> None:
