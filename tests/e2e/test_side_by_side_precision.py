@@ -87,10 +87,7 @@ def test_the_report_has_the_interval_of_all_deployments(ran: Any) -> None:
     found = row["comparisons"]["iops"]
     assert found["basis"].startswith(f"{len(ratios)} deployments side by side"), done.stdout
     assert math.log(found["percent"] / 100) == pytest.approx(statistics.fmean(ratios))
-    # of one turn on each deployment: the first ones' spread is taken for no less than that of all
-    first = statistics.stdev(ratios) * stats.t.ppf(0.975, FIRST - 1) / math.sqrt(len(ratios))
-    wider = max(_half(ratios), float(first))
-    assert math.log(found["high"] / found["percent"]) == pytest.approx(wider)
+    assert math.log(found["high"] / found["percent"]) == pytest.approx(_half(ratios))
 
 
 def _turn(cell: Any) -> tuple[str, int]:
@@ -111,8 +108,13 @@ def _ratios(iops: dict[tuple[str, int], float]) -> list[float]:
 
 
 def _half(ratios: list[float]) -> float:
-    """Half the interval at 95 %: of Stein's and of Student's the wider one."""
+    """Half the interval at 95 %: of Stein's and of Student's the wider one.
+
+    Of one turn on each deployment: the first ones' spread is taken for no less than that of all.
+    """
+    spread = [float(stats.tstd(own)) for own in (ratios[:FIRST], ratios)]
+    first, student = max(spread), spread[1]
     return max(
-        float(stats.tstd(own) * stats.t.ppf(0.975, len(own) - 1)) / math.sqrt(len(ratios))
-        for own in (ratios[:FIRST], ratios)
+        deviation * float(stats.t.ppf(0.975, count - 1)) / math.sqrt(len(ratios))
+        for deviation, count in ((first, FIRST), (student, len(ratios)))
     )
