@@ -11,7 +11,7 @@ from typing import Any, Optional
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from typing_extensions import Self
 
-from cbt_crypto.benchmarks.base import ClusterCommands, Job, Scenario, WrapClient
+from cbt_crypto.benchmarks.base import ClusterCommands, Job, OpSize, Scenario, WrapClient
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.site import HostScripts, Site
 
@@ -38,8 +38,8 @@ class Aged(Scenario):
     precondition_random: Optional[int] = Field(
         None, ge=1, le=100, description="times they are then overwritten in random order"
     )
-    precondition_op_size: Optional[int] = Field(
-        None, ge=512, le=1 << 30, description="bytes of one of these random writes; else 4096"
+    precondition_op_size: Optional[OpSize] = Field(
+        None, description="bytes of one of these random writes; else 4096"
     )
     steady_state: Optional[int] = Field(
         None, ge=1, le=86_400,

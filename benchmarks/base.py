@@ -27,6 +27,8 @@ SHARE = r"^(?:0*[1-9]\d?(?:\.\d+)?|0*\.\d+|0*100(?:\.0+)?)%$"
 Share = Annotated[str, Field(pattern=SHARE)]
 #: `max`, IOPS of all processes together, or percent of what the baseline did at `max`.
 Rate = Union[Literal["max"], Iops, Share]
+#: Bytes of one IO. Drives have sectors of 512 bytes: 4000 is refused by them, or becomes two IOs.
+OpSize = Annotated[int, Field(ge=512, le=1 << 30, multiple_of=512)]
 
 
 def share_of(rate: Rate) -> Optional[float]:

@@ -126,7 +126,7 @@ class RawDevice(FioOnDrive, Aged):
     mode: Literal["write", "randwrite", "read", "randread"] = Field(
         "randread", description="fio's rw"
     )
-    op_size: int = Field(4096, ge=512, le=1 << 30, description="bytes of one IO")
+    op_size: base.OpSize = Field(4096, description="bytes of one IO")
     iodepth: int = Field(1, ge=1, le=65536, description="IOs in flight")
     ioengine: Literal["libaio", "io_uring"] = Field(
         "libaio", description="how fio asks the kernel for IO"

@@ -53,7 +53,7 @@ class RbdFio(Aged):
         16384, ge=4, le=1 << 30, description="size of each volume in MiB, which CBT calls MB"
     )
     order: int = Field(22, ge=12, le=26, description="objects of a volume have 2**order bytes")
-    op_size: int = Field(4096, ge=512, le=1 << 30, description="bytes of one IO")
+    op_size: base.OpSize = Field(4096, description="bytes of one IO")
     mode: Mode = Field(
         "randread", description="fio's rw: sequential or random, reads or writes or a mix"
     )
@@ -65,8 +65,9 @@ class RbdFio(Aged):
     numjobs: int = Field(1, ge=1, le=256, description="fio jobs in each process")
     prefill: bool = Field(True, description="write each volume once from end to end before use")
     prefill_op_size: int = Field(
-        4 * _MIB, ge=4096, le=1 << 30, description="bytes of one write of the prefill"
-    )
+        4 * _MIB, ge=4096, le=1 << 30, multiple_of=512,
+        description="bytes of one write of the prefill",
+    )  # fmt: skip
     prefill_iodepth: int = Field(
         16, ge=1, le=65536, description="writes of the prefill in flight, per volume"
     )
@@ -542,9 +543,7 @@ class RbdKbench(OfKernel):
     test: Literal["iops", "bandwidth", "latency"] = Field(
         "iops", description="what is tested; sets op_size and iodepth where the file does not"
     )
-    op_size: int = Field(
-        4096, ge=512, le=1 << 30, description="bytes of one IO; the test's own when absent"
-    )
+    op_size: base.OpSize = Field(4096, description="bytes of one IO; the test's own when absent")
     iodepth: int = Field(
         64, ge=1, le=65536, description="IOs in flight; the test's own when absent"
     )

@@ -22,7 +22,7 @@ from pydantic import (
 from typing_extensions import Self, TypeGuard, override
 
 from cbt_crypto.archive.documents import KEPT
-from cbt_crypto.benchmarks.base import ClientProcess, Scenario, Volume
+from cbt_crypto.benchmarks.base import ClientProcess, OpSize, Scenario, Volume
 from cbt_crypto.benchmarks.rbd import NEEDS_KRBD, kernel_needed, needs_module
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import destroy, rbd_images
@@ -234,7 +234,7 @@ class UpstreamFio(OfUpstream):
     # With bins, so that percentiles of several processes can be had.
     attributes: ClassVar[Mapping[str, Any]] = {"fio_out_format": "json+,normal"}
 
-    op_size: int = Field(4194304, ge=512, le=1 << 30, description="bytes of one IO")
+    op_size: OpSize = Field(4194304, description="bytes of one IO")
     mode: str = Field("write", pattern="^[a-z]+$", description="fio's rw")
     iodepth: int = Field(16, ge=1, le=65536, description="IOs in flight per fio process")
 
@@ -441,7 +441,7 @@ class Librbdfio(OfUpstream):
     volumes_per_client: int = Field(1, ge=1, le=1000, description="images on each client")
     vol_size: int = Field(16384, ge=4, le=1 << 30, description="MiB of each image")
     iodepth: int = Field(16, ge=1, le=65536, description="IOs in flight per fio process")
-    op_size: int = Field(4194304, ge=512, le=1 << 30, description="bytes of one IO")
+    op_size: OpSize = Field(4194304, description="bytes of one IO")
     mode: str = Field("write", pattern="^[a-z]+$", description="fio's rw")
 
     @model_validator(mode="before")

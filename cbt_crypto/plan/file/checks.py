@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import os
 import re
 from collections import defaultdict
@@ -343,7 +344,11 @@ def _sentence(model: type[BaseModel], location: KeyPath, detail: Mapping[str, An
         return f"{_MUST_BE[kind]}, not {_shown(given)}{_hint(kind, location, given)}"
     message = str(detail["msg"]).removeprefix("Value error, ").removeprefix("Input ")
     shown = "" if isinstance(given, dict) else f", not {_shown(given)}"
-    return f"{message[:1].lower()}{message[1:]}{shown}"
+    write = ""
+    if kind == "multiple_of" and isinstance(given, int):
+        # 4000 is meant for 4 KiB, and a million for a MiB.
+        write = f"; write {1 << round(math.log2(max(given, 512)))}"
+    return f"{message[:1].lower()}{message[1:]}{shown}{write}"
 
 
 #: What fio, and people, call keys.

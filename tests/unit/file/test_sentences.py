@@ -323,9 +323,17 @@ def test_a_section_of_ceph_options_is_a_mapping_of_names(
         (
             {"op_size": [4096, 100]},
             "op_size[1]",
-            "should be greater than or equal to 512, not 100",
+            "should be a multiple of 512, not 100; write 512",
         ),
+        ({"op_size": -5}, "op_size", "should be a multiple of 512, not -5; write 512"),
+        ({"op_size": 0}, "op_size", "should be greater than or equal to 512, not 0"),
         ({"op_size": "4k"}, "op_size", "must be a whole number, not '4k'; write 4096"),
+        ({"op_size": 4000}, "op_size", "should be a multiple of 512, not 4000; write 4096"),
+        (
+            {"op_size": [4096, 1000000]},
+            "op_size[1]",
+            "should be a multiple of 512, not 1000000; write 1048576",
+        ),
         ({"vol_size": "8G"}, "vol_size", "must be a whole number, not '8G'; write 8192"),
         ({"ramp": "60s"}, "ramp", "must be a whole number, not '60s'; write 60"),
         ({"ramp": "2m"}, "ramp", "must be a whole number, not '2m'; write 120"),
