@@ -1,15 +1,27 @@
-"""Sizes in bytes and MiB, as the file has them and as people read them; times and numbers too."""
+"""Sizes in bytes and MiB, times and numbers, as people read them; and what is sorted by a key."""
 
 from __future__ import annotations
 
 import re
-from typing import Optional, Union
+from collections.abc import Hashable, Iterable
+from typing import Optional, TypeVar, Union
 
 _FACTORS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
+_Key = TypeVar("_Key", bound=Hashable)
+_Item = TypeVar("_Item")
+
 #: A million years: Python has no longer time.
 _LONGEST_S = 3e13
+
+
+def grouped(pairs: Iterable[tuple[_Key, _Item]]) -> dict[_Key, list[_Item]]:
+    """Key -> its values; keys and values are in the order of `pairs`."""
+    values_by_key: dict[_Key, list[_Item]] = {}
+    for key, value in pairs:
+        values_by_key.setdefault(key, []).append(value)
+    return values_by_key
 
 
 def counted(number: int, word: str) -> str:

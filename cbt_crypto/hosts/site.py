@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, Optional, Union
 
 from cbt_crypto.hosts import ceph_conf
+from cbt_crypto.units import grouped
 
 #: Host name -> POSIX sh text to run there. What every hook returns instead of running anything.
 #: `$SUDO` stands for what makes a command root's on that host: empty, or `sudo -n`.
@@ -206,7 +207,5 @@ class Site:
 
     @cached_property
     def _osds_by_host(self) -> Mapping[str, tuple[Osd, ...]]:
-        by_host: dict[str, list[Osd]] = {}
-        for osd in self.osds:
-            by_host.setdefault(osd.host, []).append(osd)
+        by_host = grouped((osd.host, osd) for osd in self.osds)
         return {host: tuple(osds) for host, osds in by_host.items()}

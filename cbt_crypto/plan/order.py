@@ -18,9 +18,10 @@ from cbt_crypto.plan.cells import Cell, definition_of, measured_cluster
 from cbt_crypto.plan.file import Campaign, ClusterSection
 from cbt_crypto.plan.file.checks import TOO_FEW_DEPLOYMENTS, origin_of
 from cbt_crypto.plan.file.cluster import CONTROL, at, variants
-from cbt_crypto.plan.side_by_side import grouped
+from cbt_crypto.plan.side_by_side import partition
 from cbt_crypto.results.repetition import FIRST
 from cbt_crypto.results.until import Block, LoadPace, Measured, asked_of
+from cbt_crypto.units import grouped
 
 NameT = TypeVar("NameT")
 
@@ -107,7 +108,7 @@ def _one_by_one(campaign: Campaign, names: Sequence[str]) -> Iterator[tuple[Scen
 
 def _in_rounds(campaign: Campaign, names: Sequence[str]) -> Iterator[tuple[Scenario, int]]:
     iterations = campaign.cluster.iterations
-    together = grouped(names, lambda this, other: shares(campaign, this, other))
+    together = partition(names, lambda this, other: shares(campaign, this, other))
     drawn = round_orders(together, iterations, seed_of(campaign), campaign.first_configuration)
     if asks_the_baseline_first(campaign):
         first = campaign.first_configuration
@@ -294,7 +295,7 @@ def partners(campaign: Campaign, names: Sequence[str]) -> list[list[str]]:
         return [list(names)]
     if campaign.cluster.order != "interleaved":
         return [[name] for name in names]
-    return grouped(names, lambda this, other: _needs_no_rebuild(campaign, this, other))
+    return partition(names, lambda this, other: _needs_no_rebuild(campaign, this, other))
 
 
 def is_in_rounds(campaign: Campaign) -> bool:
@@ -480,10 +481,11 @@ def deployment_problems(campaign: Campaign, cells: Sequence[Cell]) -> Iterator[s
 
 
 def _without_percents(campaign: Campaign, cells: Sequence[Cell]) -> list[str]:
-    of_load: dict[str, list[Cell]] = {}
-    for cell in cells:
-        if turns_on_each(campaign, cell.scenario) is not None:
-            of_load.setdefault(load_key(cell), []).append(cell)
+    of_load = grouped(
+        (load_key(cell), cell)
+        for cell in cells
+        if turns_on_each(campaign, cell.scenario) is not None
+    )
     baseline = campaign.first_configuration
     return [
         f"{alike[0].scenario.name}: configuration: is only {baseline}, so no percentage can reach "

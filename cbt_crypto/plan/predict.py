@@ -25,7 +25,7 @@ from cbt_crypto.plan.order import load_key, partners, turns_on_each, wheres
 from cbt_crypto.plan.steps import Deploy, Measure, Pending, Plan, Prefill, Step
 from cbt_crypto.results.repetition import FEWEST_PAIRS, FIRST, boundary
 from cbt_crypto.results.until import MARGIN, MeasureUntil, asked_of, read_block
-from cbt_crypto.units import about, time_text
+from cbt_crypto.units import about, grouped, time_text
 
 #: Seconds on a small cluster, where no archive says better.
 _CHANGE_S = {
@@ -104,11 +104,9 @@ class Durations:
     @cached_property
     def by_kind(self) -> Mapping[str, list[float]]:
         """What each kind of step took beyond what the file says."""
-        found: dict[str, list[float]] = {}
-        for step in self.steps:
-            kind = f"{step.get('step')} {step.get('how')}"
-            found.setdefault(kind, []).append(beyond_the_file(step))
-        return found
+        return grouped(
+            (f"{step.get('step')} {step.get('how')}", beyond_the_file(step)) for step in self.steps
+        )
 
     def uncertainty(self, steps: Iterable[Step]) -> float:
         """Standard deviation of what all these steps take, beyond what the file says."""

@@ -98,7 +98,7 @@ class Group:
         return name_of(self.number)
 
 
-def grouped(names: Iterable[str], together: Callable[[str, str], bool]) -> list[list[str]]:
+def partition(names: Iterable[str], together: Callable[[str, str], bool]) -> list[list[str]]:
     """`names` in their order, each with the first name that it can be `together` with."""
     all_groups: list[list[str]] = []
     for name in names:
@@ -115,7 +115,7 @@ def groups_of(stacks: Stacks) -> tuple[Group, ...]:
 
     The control has its own OSDs where any has: else it would be nearer to the baseline than others.
     """
-    together = grouped(stacks, partial(_changes_live, stacks))
+    together = partition(stacks, partial(_changes_live, stacks))
     if len(together) == 2 and [CONTROL] in together:
         # Nothing but the control would stand beside: it is as near to the baseline as others are.
         together = [list(stacks)]

@@ -17,7 +17,7 @@ from cbt_crypto.report.headline import caveats, load_of, versions
 from cbt_crypto.report.model import Comparison, Report, ReportCell
 from cbt_crypto.report.wording import ARCHIVE, Grid, mapping
 from cbt_crypto.results.cell.run import Run
-from cbt_crypto.units import counted
+from cbt_crypto.units import counted, grouped
 
 
 def ratio(one: Optional[Comparison], other: Optional[Comparison]) -> Optional[Comparison]:
@@ -377,7 +377,7 @@ def caveats_of(reports: Mapping[str, Report]) -> Iterator[str]:
     """What must be read beside the figures, each once, with the archives that it is of."""
     yield from _unlike(dict(_dated(reports)))
     found = ((sentence, name) for name, report in reports.items() for sentence in caveats(report))
-    for sentence, names in wording.grouped(found).items():
+    for sentence, names in grouped(found).items():
         yield sentence if len(names) == len(reports) else f"{', '.join(names)}: {sentence}"
 
 

@@ -58,7 +58,7 @@ from cbt_crypto.report.wording import ARCHIVE
 from cbt_crypto.results.cell import record
 from cbt_crypto.results.cell.kept import Kept, ReadCell
 from cbt_crypto.results.cell.run import Run
-from cbt_crypto.units import time_text
+from cbt_crypto.units import grouped, time_text
 
 #: A pause longer than any of a campaign's own: it stood still and was gone on with.
 _STOOD_STILL_S = 300.0
@@ -158,10 +158,10 @@ def assemble(
     environment = archive.environment
     hosts = {} if environment is None else environment.hosts
     order = order_of_rows(archive.plan, baseline.dimension)
-    grouped = group(runs, baseline.dimension, order)
+    sorted_runs = group(runs, baseline.dimension, order)
     control = control_of(archive.plan, baseline)
     known = None if options.spread_from is None else known_spread(options.spread_from)
-    loads = _loads(grouped, runs, baseline)
+    loads = _loads(sorted_runs, runs, baseline)
     comparisons = Comparisons(loads, baseline.value, _lacking(loads.values(), control), known)
     if known is not None:
         _check_spread(known, loads, comparisons)
@@ -170,7 +170,7 @@ def assemble(
         baseline.value, loads, comparisons, groups(environment, baseline.dimension),
         effects(matrix, loads),
     )  # fmt: skip
-    all_tables = tuple(map(comparer.table, grouped))
+    all_tables = tuple(map(comparer.table, sorted_runs))
     cells = chosen_cells(archive.plan.cells, options, baseline)
     tables = _shown(all_tables, cells) if options.only else all_tables
     shown = {cell.path for cell in cells}
@@ -236,7 +236,7 @@ def _tested(
     report: Report, tables: Iterable[Table], control: Optional[str]
 ) -> dict[Optional[Scalar], Report]:
     """Of several archives, each with its own control."""
-    by_archive = wording.grouped((table.dimensions.get(ARCHIVE), table) for table in tables)
+    by_archive = grouped((table.dimensions.get(ARCHIVE), table) for table in tables)
     if control is None or len(by_archive) < 2:
         return {}
     return {name: _with_control(report, own, control, None) for name, own in by_archive.items()}
@@ -289,8 +289,8 @@ def known_spread(archive: Path) -> KnownSpread:
     opened = open_archive(archive)
     baseline = baseline_of(opened.plan, ReportOptions())
     runs = read_runs(opened.folder, opened.plan.cells)
-    grouped = group(runs, baseline.dimension, order_of_rows(opened.plan, baseline.dimension))
-    return KnownSpread(str(archive), tuple(_loads(grouped, runs, baseline).values()))
+    sorted_runs = group(runs, baseline.dimension, order_of_rows(opened.plan, baseline.dimension))
+    return KnownSpread(str(archive), tuple(_loads(sorted_runs, runs, baseline).values()))
 
 
 def _check_spread(

@@ -27,7 +27,7 @@ from cbt_crypto.report.figures.group import baseline_of, chosen_cells
 from cbt_crypto.report.model import Report, ReportOptions
 from cbt_crypto.results.cell.run import Run, dimensions_of
 from cbt_crypto.results.foreign import KBENCH, read_published, read_upstream
-from cbt_crypto.units import counted
+from cbt_crypto.units import counted, grouped
 
 #: Dimensions that tell the workloads of kbench's summaries apart.
 _OF_KBENCH = ("test", "op_size", "mode")
@@ -211,7 +211,7 @@ def _joint(baselines: Mapping[str, Baseline]) -> Baseline:
     first, *others = baselines.values()
     if all(other == first for other in others):
         return first
-    by_value = wording.grouped((baseline.value, name) for name, baseline in baselines.items())
+    by_value = grouped((baseline.value, name) for name, baseline in baselines.items())
     named = ", ".join(f"{value} in {' and '.join(names)}" for value, names in by_value.items())
     if any(baseline.dimension != "configuration" for baseline in baselines.values()):
         raise UsageError(f"the archives' baselines differ: {named}; name one for all: --baseline")

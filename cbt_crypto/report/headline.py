@@ -19,7 +19,7 @@ from cbt_crypto.report.model import Comparison, Report, ReportCell, Section, Tab
 from cbt_crypto.report.why import limits_of_rows
 from cbt_crypto.report.wording import mapping, roles_of
 from cbt_crypto.results.cell.run import Run
-from cbt_crypto.units import counted, whole
+from cbt_crypto.units import counted, grouped, whole
 
 #: Names, or workloads, that are told of; the others are counted.
 _MOST = 3
@@ -151,7 +151,7 @@ def _differences(rows: Sequence[_Row], what: str) -> Iterator[str]:
     """A sentence for each row's name, with its greatest difference; the others are counted."""
     shown = [row for row in rows if row.iops.differs]
     shown.sort(key=lambda row: -abs(math.log(row.iops.percent / 100)))
-    by_name = wording.grouped(((row.name, row.lost > 0), row) for row in shown)
+    by_name = grouped(((row.name, row.lost > 0), row) for row in shown)
     first, others = list(by_name.values())[:_MOST], list(by_name.values())[_MOST:]
     for alike in first:
         asked = sum(row.name == alike[0].name for row in rows)

@@ -12,6 +12,7 @@ from cbt_crypto.archive.documents import Baseline, Scalar
 from cbt_crypto.report import wording
 from cbt_crypto.report.figures.repeats import StandardError, p_of
 from cbt_crypto.results.cell.run import Run
+from cbt_crypto.units import grouped
 
 
 @dataclass(frozen=True)
@@ -260,12 +261,12 @@ class Report:
 
     def by_emulation(self, tables: Iterable[Table]) -> dict[str, list[Table]]:
         """`tables` by what is said of each one's processors."""
-        return wording.grouped((self.emulated_note(table), table) for table in tables)
+        return grouped((self.emulated_note(table), table) for table in tables)
 
     @property
     def by_scenario(self) -> dict[str, list[Table]]:
         """Its tables by their scenario."""
-        return wording.grouped((table.scenario, table) for table in self.tables)
+        return grouped((table.scenario, table) for table in self.tables)
 
     @property
     def baseline_name(self) -> str:

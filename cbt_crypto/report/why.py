@@ -18,11 +18,11 @@ import numpy as np
 from cbt_crypto.report.figures.of_runs import mean_latency, per, records_of, total_rate
 from cbt_crypto.report.figures.repeats import StandardError, differing
 from cbt_crypto.report.model import ReportCell, Table
-from cbt_crypto.report.wording import Grid, grouped, number
+from cbt_crypto.report.wording import Grid, number
 from cbt_crypto.results.cell.cycles import is_alike
 from cbt_crypto.results.cell.recorded import SLOW, HostRecord
 from cbt_crypto.results.cell.run import Run
-from cbt_crypto.units import counted
+from cbt_crypto.units import counted, grouped
 
 #: From this share of a core on, in the median second, a thread can do no more.
 FULL_THREAD = 0.9
@@ -537,10 +537,7 @@ def _spent(direction: str, cell: ReportCell) -> dict[str, float]:
 
 def _idle(cell: ReportCell) -> dict[str, float]:
     """The mean over runs and OSD hosts."""
-    parts: dict[str, list[float]] = {}
-    for host in (host for run in cell.runs for host in run.recorded.hosts if host.has_osds):
-        for state, share in host.idle.items():
-            parts.setdefault(state, []).append(100 * share)
-        if host.ghz is not None:
-            parts.setdefault("GHz", []).append(host.ghz)
+    hosts = [host for run in cell.runs for host in run.recorded.hosts if host.has_osds]
+    parts = grouped((state, 100 * share) for host in hosts for state, share in host.idle.items())
+    parts |= grouped(("GHz", host.ghz) for host in hosts if host.ghz is not None)
     return {name: float(np.mean(values)) for name, values in parts.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Optional, TypeVar, Union
 
@@ -242,18 +242,6 @@ def _driver(row: Mapping[str, Any]) -> str:
 def mapping(value: Any) -> Mapping[str, Any]:
     """The value, or an empty mapping for anything else."""
     return value if isinstance(value, Mapping) else {}
-
-
-_Key = TypeVar("_Key", bound=Hashable)
-_Item = TypeVar("_Item")
-
-
-def grouped(pairs: Iterable[tuple[_Key, _Item]]) -> dict[_Key, list[_Item]]:
-    """Key -> its values; keys and values are in the order of `pairs`."""
-    values_by_key: dict[_Key, list[_Item]] = {}
-    for key, value in pairs:
-        values_by_key.setdefault(key, []).append(value)
-    return values_by_key
 
 
 def roles_of(about: Mapping[str, Any]) -> Collection[Any]:

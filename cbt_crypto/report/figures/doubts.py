@@ -19,7 +19,7 @@ from cbt_crypto.report.wording import ARCHIVE, mapping
 from cbt_crypto.results.cell.node import BUSY_STATES, IdleUse, NodeUse
 from cbt_crypto.results.cell.record import Floats, Record
 from cbt_crypto.results.cell.run import Run, dimensions_of
-from cbt_crypto.units import counted
+from cbt_crypto.units import counted, grouped
 
 #: Percent above the mean of all OSDs from which on the cluster waits for one.
 IMBALANCE_PERCENT = 25.0
@@ -607,9 +607,9 @@ def numbers(cell: ReportCell, notes: Sequence[Note]) -> list[int]:
 
 def _where(modes: Mapping[str, Sequence[str]]) -> str:
     """Cells by mode; modes with the same cells together."""
-    same: dict[tuple[str, ...], list[str]] = {}
-    for mode, names in modes.items():
+    same = grouped(
         # A name that would read as several is quoted.
-        quoted = tuple(f'"{name}"' if "," in name else name for name in names)
-        same.setdefault(quoted, []).append(mode)
+        (tuple(f'"{name}"' if "," in name else name for name in names), mode)
+        for mode, names in modes.items()
+    )
     return "; ".join(f"{', '.join(names)}, {' and '.join(m)}" for names, m in same.items())

@@ -18,8 +18,8 @@ from cbt_crypto.report.figures.interval import LoadRuns, of_estimate
 from cbt_crypto.report.figures.metric import BY_KEY
 from cbt_crypto.report.figures.repeats import Estimate, Value, Wish, differing, estimate, together
 from cbt_crypto.report.model import Pair
-from cbt_crypto.report.wording import grouped
 from cbt_crypto.results.until import until_of
+from cbt_crypto.units import grouped
 
 _IOPS = BY_KEY["iops"]
 #: What an interaction is in percent of.

@@ -19,8 +19,9 @@ from cbt_crypto.archive.folder import label_of, matches
 from cbt_crypto.errors import UsageError
 from cbt_crypto.report import wording
 from cbt_crypto.report.model import ReportOptions
-from cbt_crypto.report.wording import grouped, mapping
+from cbt_crypto.report.wording import mapping
 from cbt_crypto.results.cell.run import Run, dimensions_of
+from cbt_crypto.units import grouped
 
 #: Dimensions that have a place of their own in a table.
 _PLACED = ("scenario", "op_size", "mode")

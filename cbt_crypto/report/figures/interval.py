@@ -18,10 +18,11 @@ from cbt_crypto.archive.documents import Scalar
 from cbt_crypto.report.figures import repeats
 from cbt_crypto.report.figures.metric import BY_KEY, Metric, Test
 from cbt_crypto.report.model import Comparison
-from cbt_crypto.report.wording import ARCHIVE, grouped
+from cbt_crypto.report.wording import ARCHIVE
 from cbt_crypto.results.cell.run import Run
 from cbt_crypto.results.repetition import variance
 from cbt_crypto.results.until import asked_of, until_of
+from cbt_crypto.units import grouped
 
 #: Runs of one cell, by stretch.
 Stretches = tuple[tuple[Run, ...], ...]

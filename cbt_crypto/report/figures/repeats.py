@@ -30,6 +30,7 @@ from cbt_crypto.results.repetition import (
     interval,
     p_of_t,
 )
+from cbt_crypto.units import grouped
 
 _TAIL = 0.975
 #: Whoever looks at a campaign while it runs may end it by what he sees. So before its end a
@@ -388,9 +389,8 @@ def variance_of(values: Sequence[Value]) -> Optional[tuple[float, int]]:
 
 
 def _means(values: Iterable[Value]) -> list[Value]:
-    by_deployment: dict[Hashable, list[Value]] = {}
-    for value in sorted(values, key=lambda value: value.round):
-        by_deployment.setdefault(value.deployment, []).append(value)
+    in_order = sorted(values, key=lambda value: value.round)
+    by_deployment = grouped((value.deployment, value) for value in in_order)
     return [
         replace(repeats[0], log=math.fsum(v.log for v in repeats) / len(repeats), beside=None)
         for repeats in by_deployment.values()

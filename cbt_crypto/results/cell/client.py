@@ -21,7 +21,7 @@ from cbt_crypto.results.readers.fio import SYNC, FioOutput, Job, Side
 from cbt_crypto.results.readers.fio_log import FioLog, read_fio_log
 from cbt_crypto.results.readers.histogram import PERCENTILES, Histogram, HistogramLog, merge
 from cbt_crypto.results.readers.process_output import read_results
-from cbt_crypto.units import whole
+from cbt_crypto.units import grouped, whole
 
 #: A window longer than this is a damaged number, not a measurement.
 _LONGEST_S = 14 * 86400
@@ -104,9 +104,7 @@ def _records(
     process: Process, row_key: Place, window: Optional[Window], jobs: tuple[Job, ...]
 ) -> tuple[Record, ...]:
     """A record for each active direction; client/server output holds several hosts."""
-    hosts: dict[str, list[Job]] = {}
-    for job in jobs:
-        hosts.setdefault(job.host or process.host, []).append(job)
+    hosts = grouped((job.host or process.host, job) for job in jobs)
     return tuple(
         Record(
             run=row_key.run,
@@ -231,11 +229,7 @@ def _window(
 
 
 def _by_direction(jobs: Iterable[Job]) -> dict[str, list[Side]]:
-    sides: dict[str, list[Side]] = {}
-    for job in jobs:
-        for side in job.sides:
-            sides.setdefault(side.direction, []).append(side)
-    return sides
+    return grouped((side.direction, side) for job in jobs for side in job.sides)
 
 
 def _histograms(sides: Mapping[str, list[Side]]) -> dict[str, Histogram]:

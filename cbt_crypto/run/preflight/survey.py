@@ -14,7 +14,7 @@ from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.remote import NONSENSE, HostResult, Remote, clock_bounds, clock_difference
 from cbt_crypto.hosts.requirement import CLUSTER, Fact, Requirement
 from cbt_crypto.hosts.site import Site
-from cbt_crypto.units import counted
+from cbt_crypto.units import counted, grouped
 
 #: Seconds by which clocks may differ without a warning, and without an error.
 CLOCK_WARN_S, CLOCK_LIMIT_S = 0.1, 1.0
@@ -206,11 +206,11 @@ def parts_of(text: str) -> dict[str, str]:
 
 def _by_host(needs: Sequence[Requirement]) -> dict[str, list[tuple[int, Requirement]]]:
     """Host -> what is asked of it, with its numbers in `needs`: fast for a thousand hosts."""
-    by_host: dict[str, list[tuple[int, Requirement]]] = {}
-    for index, need in enumerate(needs):
-        for host in dict.fromkeys(need.hosts):
-            by_host.setdefault(host, []).append((index, need))
-    return by_host
+    return grouped(
+        (host, (index, need))
+        for index, need in enumerate(needs)
+        for host in dict.fromkeys(need.hosts)
+    )
 
 
 def _script(needs: Iterable[tuple[int, Requirement]]) -> str:

@@ -14,6 +14,7 @@ from rich.text import Text
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.requirement import PACKAGES
 from cbt_crypto.run.preflight.survey import HostFinding
+from cbt_crypto.units import grouped
 
 
 def show(findings: Sequence[HostFinding], console: Console) -> None:
@@ -59,10 +60,7 @@ def _down(findings: Sequence[HostFinding]) -> Table:
 
 
 def _by_host(findings: Sequence[HostFinding]) -> dict[str, list[HostFinding]]:
-    by_host: dict[str, list[HostFinding]] = {}
-    for finding in findings:
-        by_host.setdefault(finding.host, []).append(finding)
-    return by_host
+    return grouped((finding.host, finding) for finding in findings)
 
 
 def _field(findings: Sequence[HostFinding], column: str) -> Text:

@@ -10,7 +10,7 @@ import pytest
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.order import seed_of
-from cbt_crypto.plan.side_by_side import grouped
+from cbt_crypto.plan.side_by_side import partition
 from cbt_crypto.plan.steps import Deploy, Measure, Pending, Plan, Prefill, plan
 
 pytestmark = pytest.mark.unit
@@ -76,7 +76,7 @@ def test_what_needs_a_rebuild_takes_turns_on_a_cluster_of_its_own(
 
 
 def test_groups() -> None:
-    assert grouped("abAcB", lambda one, other: one.lower() == other.lower()) == [
+    assert partition("abAcB", lambda one, other: one.lower() == other.lower()) == [
         ["a", "A"], ["b", "B"], ["c"],
     ]  # fmt: skip
 
