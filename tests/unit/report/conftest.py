@@ -56,9 +56,9 @@ def measured_again() -> Callable[[Path, Path], Path]:
     return copied
 
 
-@pytest.fixture
-def repeated(tmp_path: Path, synthetic: Any) -> Path:
-    """Return an archive with a control, in four rounds, each on its own deployment."""
+@pytest.fixture(scope="session")
+def _repeated(tmp_path_factory: pytest.TempPathFactory, synthetic: Any) -> Path:
+    """Three configurations, of which one is the control, and two modes in four rounds."""
     wobble = (1.0, 1.01, 0.995, 1.004)
     share = {"LUKS": 0.5}
     shape = synthetic.SyntheticScenario("rbd_multi_client", 2, 1, (4096,))
@@ -71,7 +71,13 @@ def repeated(tmp_path: Path, synthetic: Any) -> Path:
         scenarios=[shape], configurations=["Unencrypted", "control", "LUKS"], load=load,
         seconds=12, iterations=4, rounds=True,
     )  # fmt: skip
-    return Path(synthetic.write_archive(campaign, tmp_path / "archive"))
+    return Path(synthetic.write_archive(campaign, tmp_path_factory.mktemp("repeated") / "archive"))
+
+
+@pytest.fixture
+def repeated(tmp_path: Path, _repeated: Path) -> Path:
+    """An archive of this test's own with a control, each of four rounds on its own deployment."""
+    return Path(shutil.copytree(_repeated, tmp_path / "archive"))
 
 
 @pytest.fixture
