@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 CONFIGURATIONS = {"A": {}, "A again": {}, "OSDs on 1 core": {"cpuset": {"osd_cores": 1}}}
 #: Wide, because the tests share the machine; reached or not, what is published must be right.
-TIME = {"precision": "25%", "min": 12, "max": 24, "block": 4}
+TIME = {"precision": "25%", "min": 6, "max": 12, "block": 2}
 BENCHMARKS = {
     "rbd_single_client": {
         "vol_size": 64, "iodepth": 16, "time": TIME, "op_size": 4096, "mode": "randread",
