@@ -80,8 +80,9 @@ def measured(host: Any) -> list[tuple[int, str]]:
     return [(state["iteration"], state["configuration"]) for state in states]
 
 
-def test_it_stops_when_every_percent_is_known(turns: Any) -> None:
-    result = turns.cbt(campaign(turns))
+def test_it_stops_when_every_percent_is_known_and_is_finished_then(turns: Any) -> None:
+    path = campaign(turns)
+    result = turns.cbt(path)
     assert result.exit_code == 0, result.output
     done = measured(turns)
     # of values that do not vary, six pairs are the fewest that carry a verdict
@@ -89,12 +90,9 @@ def test_it_stops_when_every_percent_is_known(turns: Any) -> None:
     assert [turn for turn, _ in done] == sorted(turn for turn, _ in done)
     assert result.output.count("(rebuild") == 1
     assert result.output.count("prefill ") == 1
-    assert len(plan_of(turns)["cells"]) == 18
-
-
-def test_what_the_archive_says_of_it(turns: Any) -> None:
-    turns.cbt(campaign(turns))
+    # what the archive says of it
     plan = plan_of(turns)
+    assert len(plan["cells"]) == 18
     assert plan["order"] == "interleaved"
     assert isinstance(plan["seed"], int)
     cells = [
@@ -105,6 +103,8 @@ def test_what_the_archive_says_of_it(turns: Any) -> None:
     steps = json.loads((turns.archive / "results" / "timeline.json").read_text())["steps"]
     assert sum(step["step"] == "measure" for step in steps) == 18
     assert {step["how"] for step in steps if step["step"] == "deploy"} == {"rebuild", "live"}
+    again = turns.cbt(path)
+    assert "every cell is in the archive already" in again.output
 
 
 def test_the_warmup_is_the_same_for_every_block_whatever_it_holds(turns: Any) -> None:
@@ -118,13 +118,6 @@ def test_the_warmup_is_the_same_for_every_block_whatever_it_holds(turns: Any) ->
     ]
     assert len(blocks) >= 18 and {block["warmup_s"] for block in blocks} == {1.0}
     assert blocks[0]["iops"]["read"] == pytest.approx((100 + 1001 + 999 + 1000 + 1001) / 5)
-
-
-def test_a_campaign_that_is_known_well_enough_is_finished(turns: Any) -> None:
-    path = campaign(turns)
-    turns.cbt(path)
-    again = turns.cbt(path)
-    assert "every cell is in the archive already" in again.output
 
 
 def test_a_campaign_goes_on_where_it_was(turns: Any) -> None:
