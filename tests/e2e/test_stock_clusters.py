@@ -5,6 +5,7 @@ What is there is recognised, a false claim fails, and nothing of the cluster is 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,8 +25,14 @@ from cbt_crypto.report import build
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 
-@pytest.fixture(params=[Release.REEF, Release.TENTACLE], ids=lambda release: str(release.value))
-def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
+_RELEASES: dict[str, Any] = {
+    "params": [Release.REEF, Release.TENTACLE],
+    "ids": lambda release: str(release.value),
+}
+
+
+@contextlib.contextmanager
+def node(name: str, release: Release) -> Iterator[Lab]:
     """A node of the release, with this package and the campaigns, and no cluster."""
     files = {
         "cbt.py": CBT_SCRIPT,
@@ -34,9 +41,30 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
         **campaigns("node0", "/root/mine"),
         **campaigns("node0", "/root/mine", {"bench": {"As it is": {}}}, {"client_id": "bench"}),
     }
-    with running_lab(f"stock-test-{os.getpid()}", namespaces(1, ceph=request.param)) as started:
+    with running_lab(f"{name}-{os.getpid()}", namespaces(1, ceph=release)) as started:
         transfer.put(started, started.head, "/root/campaign", files)
         yield started
+
+
+@pytest.fixture(**_RELEASES)
+def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """A node without a cluster, of the test's own."""
+    with node("stock-own", request.param) as started:
+        yield started
+
+
+@pytest.fixture(scope="module", **_RELEASES)
+def _shared(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    with node("stock-test", request.param) as started:
+        make(started)
+        yield started
+
+
+@pytest.fixture
+def stock(_shared: Lab) -> Lab:
+    """A node with a cluster that was made without options, where no campaign has measured yet."""
+    access.run(_shared, _shared.head, "cd /root/campaign; rm -rf plain secure luks bench")
+    return _shared
 
 
 def make(lab: Lab, *options: str) -> None:
@@ -52,10 +80,9 @@ def run(lab: Lab, name: str) -> str:
     return access.run(lab, lab.head, run_script(name, "/root/campaign", "python3 cbt.py"))
 
 
-def test_a_stock_cluster_is_recognised_and_left_as_it_was(lab: Lab) -> None:
-    make(lab)
-    before = state(lab)
-    plain, secure, luks = (run(lab, name) for name in ("plain", "secure", "luks"))
+def test_a_stock_cluster_is_recognised_and_left_as_it_was(stock: Lab) -> None:
+    before = state(stock)
+    plain, secure, luks = (run(stock, name) for name in ("plain", "secure", "luks"))
     assert plain.startswith("plain: proved"), plain
     assert "2 of 2 OSDs did not encrypt what they exchanged" in plain
     assert "bytes were encrypted, towards monitors and managers" in plain
@@ -63,8 +90,8 @@ def test_a_stock_cluster_is_recognised_and_left_as_it_was(lab: Lab) -> None:
     assert "its traffic is plain: clients crc, OSDs crc" in secure
     assert luks.startswith("luks: refused"), luks
     assert "below which is no dm-crypt" in luks
-    assert state(lab) == before
-    assert access.run(lab, lab.head, "ls -A /root/mine 2>/dev/null || :") == ""
+    assert state(stock) == before
+    assert access.run(stock, stock.head, "ls -A /root/mine 2>/dev/null || :") == ""
 
 
 def test_a_mixture_is_called_one(lab: Lab) -> None:
@@ -117,17 +144,16 @@ ceph auth get client.bench -o /etc/ceph/ceph.client.bench.keyring
 """
 
 
-def test_the_least_that_a_client_must_be_allowed(lab: Lab) -> None:
-    make(lab)
-    access.run(lab, lab.head, _CLIENT.format(caps=CAPS))
+def test_the_least_that_a_client_must_be_allowed(stock: Lab) -> None:
+    access.run(stock, stock.head, _CLIENT.format(caps=CAPS))
     hidden = "/etc/ceph/ceph.client.admin.keyring /root/"
-    access.run(lab, lab.head, f"mv {hidden}")
-    said = run(lab, "bench")
-    access.run(lab, lab.head, "mv /root/ceph.client.admin.keyring /etc/ceph/")
+    access.run(stock, stock.head, f"mv {hidden}")
+    said = run(stock, "bench")
+    access.run(stock, stock.head, "mv /root/ceph.client.admin.keyring /etc/ceph/")
     assert said.startswith("bench: proved"), said
     for caps, why in LESS.items():
-        access.run(lab, lab.head, f"rm -rf /root/campaign/bench\n{_CLIENT.format(caps=caps)}")
-        said = run(lab, "bench")
+        access.run(stock, stock.head, f"rm -rf /root/campaign/bench\n{_CLIENT.format(caps=caps)}")
+        said = run(stock, "bench")
         print(caps, said)
         assert said.startswith("bench: refused") and why in said, (caps, said)
 
@@ -141,19 +167,18 @@ echo $! > others.pid
 """
 
 
-def test_what_ran_beside_is_said(lab: Lab, tmp_path: Path) -> None:
+def test_what_ran_beside_is_said(stock: Lab, tmp_path: Path) -> None:
     def measured(name: str) -> Any:
-        assert run(lab, "plain").startswith("plain: proved")
-        transfer.bring_results(lab, lab.head, "/root/campaign/plain", tmp_path / name)
+        assert run(stock, "plain").startswith("plain: proved")
+        transfer.bring_results(stock, stock.head, "/root/campaign/plain", tmp_path / name)
         (row,) = build(tmp_path / name).cells
         return row
 
-    make(lab)
     alone = measured("alone")
     assert not any("other clients" in warning for warning in alone.warnings)
-    access.run(lab, lab.head, f"rm -rf /root/campaign/plain\n{_OTHERS}")
+    access.run(stock, stock.head, f"rm -rf /root/campaign/plain\n{_OTHERS}")
     beside = measured("beside")
-    access.run(lab, lab.head, "kill $(cat /root/others.pid)")
+    access.run(stock, stock.head, "kill $(cat /root/others.pid)")
     print(alone.figures, beside.figures, beside.warnings, sep="\n")
     assert beside.figures["other_clients_iops"] > 10 * alone.figures["other_clients_iops"]
     assert any("other clients did about" in warning for warning in beside.warnings)
