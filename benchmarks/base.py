@@ -284,9 +284,10 @@ Job = Mapping[str, object]
 
 
 def command(program: str, job: Job) -> str:
-    """The command of one fio, quoted."""
+    """The command of one fio, quoted, that runs in a directory of ours."""
     words = [f"--{key}" if value is None else f"--{key}={value}" for key, value in job.items()]
-    return " ".join(shlex.quote(word) for word in (program, *words))
+    # Where anybody may make fio-dump-status, anybody has fio print its figures so far as results.
+    return " ".join(shlex.quote(word) for word in ("env", "TMPDIR=.", program, *words))
 
 
 def results(n: int, log_avg_msec: int) -> dict[str, object]:

@@ -259,7 +259,9 @@ def install(
         files.update({name: _daemon(real, name) for name, real in daemons.items()})
         files.update(mounting)
         for name, real in names.clients.items():
-            files[name] = _noting(wrap_client(host, f'{quote(real)} "$@"'), name, always=True)
+            # As `benchmarks.base.command` does.
+            client = wrap_client(host, f'env TMPDIR={quote(base)} {quote(real)} "$@"')
+            files[name] = _noting(client, name, always=True)
         files["ceph-osd"] = _osd(site, site.osds_of(host), names.osd, wrap_osd, device)
         scripts[host] = _write(base, {n: _head(site, host, base) + t for n, t in files.items()})
     return scripts

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -133,7 +132,7 @@ def parse_fio_json(data: bytes) -> FioOutput:
     """Read `--output-format=json` or `json+`, with text around it; Malformed if not whole."""
     check_values(data)
     text = data.decode("utf-8", "replace")
-    document, start = _first_document(text)
+    document, start = _last_document(text)
     try:
         output = _Output.model_validate(document)
     except ValidationError as error:
@@ -149,17 +148,26 @@ def parse_fio_json(data: bytes) -> FioOutput:
     return FioOutput(output.version, when, tuple(jobs), text[:start].strip())
 
 
-def _first_document(text: str) -> tuple[Any, int]:
-    """The first JSON object that starts a line and is whole, and where it starts."""
+def _last_document(text: str) -> tuple[Any, int]:
+    """The last JSON object that starts a line and is whole, and where the first of them starts.
+
+    fio prints its figures so far before, where it is told to: anybody may make fio-dump-status.
+    """
     decoder = json.JSONDecoder()
     lines = text.strip().splitlines()
     reason = f"holds no JSON but {lines[0][:160]!r}" if lines else "is empty"
-    for match in islice(_START.finditer(text), _ATTEMPTS):
+    found: Optional[tuple[Any, int]] = None
+    place = failed = 0
+    while failed < _ATTEMPTS and (match := _START.search(text, place)):
         try:
-            return decoder.raw_decode(text, match.start())[0], match.start()
+            document, place = decoder.raw_decode(text, match.start())
+            found = document, found[1] if found else match.start()
         except (ValueError, RecursionError) as error:
             reason = f"is cut off or damaged: its JSON does not end well ({error})"
-    raise Malformed(reason)
+            found, failed, place = None, failed + 1, match.end()
+    if found is None:
+        raise Malformed(reason)
+    return found
 
 
 def _first_error(error: ValidationError) -> str:

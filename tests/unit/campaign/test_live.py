@@ -68,6 +68,23 @@ def test_what_fio_says_of_a_rate_that_it_is_held_to(
     assert not list(tmp_path.glob("live.*")) and not list(tmp_path.glob("errors.*"))
 
 
+@pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not here")
+def test_nobody_else_has_fio_print_figures_as_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody who made /tmp/fio-dump-status had what was measured until then be the result."""
+    shared, own = tmp_path / "shared", tmp_path / "own"
+    shared.mkdir()
+    own.mkdir()
+    (shared / "fio-dump-status").touch()
+    monkeypatch.setenv("TMPDIR", str(shared))
+    job = {"ioengine": "null", "rw": "read", "size": "1g", "time_based": None, "runtime": 2}
+    text = base.run(0, base.command("fio", {**job, **base.results(0, 1000), "name": "x"}))
+    subprocess.run(["sh", "-c", text], cwd=own, check=True)
+    assert (own / "json_output.0").read_text().count("fio version") == 1
+    assert (shared / "fio-dump-status").exists()
+
+
 def test_what_goes_wrong_with_it_is_nobody_s_concern(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "FIRST_S", 0.01)
     monkeypatch.setattr(watch, "LIVE_EVERY_S", 0.01)

@@ -159,7 +159,7 @@ def test_what_overlays_wrap_is_rbd_nbd_too() -> None:
     load = RbdNbd(configuration="A", vol_size=64)
     (text,) = load.measure(HERE, "/r", commands, lambda host, it: f"on-{host} {it}").values()
     assert "rbd_of_cluster() { on-c0 rbd -c x " in text
-    assert "(s=0; on-c0 $SUDO fio " in text
+    assert "(s=0; on-c0 $SUDO env TMPDIR=. fio " in text
 
 
 @pytest.mark.parametrize(

@@ -134,3 +134,16 @@ def test_json_cut_anywhere_is_malformed(data, share):
     whole = (data / "fio/randread.json").read_bytes()
     with pytest.raises(Malformed, match="cut off"):
         parse_fio_json(whole[: int(len(whole) * share)])
+
+
+@pytest.mark.parametrize("between", ["", "\nfio: a word of its own\n"])
+def test_figures_so_far_before_the_last_ones_are_no_results(data, between):
+    """Whoever makes /tmp/fio-dump-status had the figures of that moment reported as the cell's."""
+    last = (data / "fio/randread.json").read_text()
+    so_far = json.loads(last)
+    so_far["jobs"][0]["read"].update(total_ios=7, clat_ns={"N": 7})
+    output = parse_fio_json(f"{json.dumps(so_far, indent=2)}\n{between}{last}".encode())
+    assert output.jobs[0].sides[0].ios == 686232
+    assert output.before == ""
+    with pytest.raises(Malformed, match="cut off"):
+        parse_fio_json(f"{json.dumps(so_far)}\n{last[: len(last) // 2]}".encode())

@@ -77,6 +77,9 @@ def test_clients_are_wrapped_and_their_end_is_always_noted(
     programs("fio", _TELL)
     assert "|o0|--name=x\n" in host.run("fio", "--name=x").stdout
     assert host.notes() == [(0, "fio", "--name=x")]
+    # Where nobody else can have fio print its figures so far, as results.
+    programs("fio", 'echo "$TMPDIR"')
+    assert host.run("fio", "--name=x").stdout == f"{host.base}\n"
 
 
 def test_a_daemon_s_last_words_come_with_the_note(
