@@ -238,11 +238,7 @@ def down(with_image: bool, name: str) -> None:
             f"The nodes' image ({decimal(size)}) stays for the next lab; remove it: {remedy}"
         )
     if with_image:
-        if users := lifecycle.names():
-            raise UsageError(
-                f"lab {users[0]} uses the image; stop it first with lab down, then repeat this"
-            )
-        image.remove_all()
+        lifecycle.remove_images()
 
 
 def _print_json(name: str, lab: Optional[Lab]) -> None:

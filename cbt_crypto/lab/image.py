@@ -18,7 +18,7 @@ from typing import Optional
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.hosts import directory_on_host
 from cbt_crypto.hosts.directories import cache_dir
-from cbt_crypto.lab.shape import Steps, locked, need_space
+from cbt_crypto.lab.shape import Steps, check_mounts, locked, need_space
 
 RECIPE = Path(__file__).parent / "recipe"
 #: Parts of this machine's apt configuration that a builder needs as well: how the archive is
@@ -289,6 +289,7 @@ def add_partition(disk: Path) -> None:
 
 
 def _remove_tree(tree: Path) -> None:
+    check_mounts(tree, "an image of labs")
     try:
         shutil.rmtree(tree)
     except FileNotFoundError:

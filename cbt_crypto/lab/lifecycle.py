@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,9 +12,8 @@ from pydantic import ValidationError
 
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.hosts import marked_processes
-from cbt_crypto.hosts.directory_on_host import mounts_below
 from cbt_crypto.lab import access, image, namespace, vm
-from cbt_crypto.lab.shape import Kind, Lab, Shape, Steps, lab_dir, locked
+from cbt_crypto.lab.shape import Kind, Lab, Shape, Steps, check_mounts, lab_dir, locked
 
 
 def up(name: str, shape: Shape, steps: Steps, mirror: Optional[str] = None) -> tuple[Lab, bool]:
@@ -103,6 +101,18 @@ def running(name: str) -> Lab:
     return lab
 
 
+def remove_images() -> None:
+    """Remove the cached images. Raises UsageError where a lab has one, or starts."""
+    with contextlib.ExitStack() as idle:
+        for lock in lab_dir("any").parent.glob("*.lock"):
+            idle.enter_context(_at_work(lock.stem))
+        if users := names():
+            raise UsageError(
+                f"lab {users[0]} uses the image; stop it first with lab down, then repeat this"
+            )
+        image.remove_all()
+
+
 def dead_nodes(lab: Lab) -> list[str]:
     """Names of the nodes that have no process."""
     return [node.name for node in lab.nodes if not marked_processes.of_lab(lab.node_dir(node))]
@@ -181,14 +191,6 @@ def _start(
     return lab
 
 
-def _check_mounts(directory: Path) -> None:
-    """Raise UsageError where removing the lab would empty what somebody mounted in it."""
-    place = Path(os.path.realpath(directory))
-    for mount in mounts_below(str(place.parent)):
-        if place in (Path(mount), *Path(mount).parents):
-            raise UsageError(f"{mount} is mounted in lab {directory.name}'s directory; unmount it")
-
-
 def _end(directory: Path) -> None:
     marked_processes.end_lab(directory)
     namespace.remove(directory)
@@ -197,7 +199,7 @@ def _end(directory: Path) -> None:
 
 def _clear(directory: Path) -> None:
     """End and remove all of a lab; not under a `lab run`: until it ends, node0 has its results."""
-    _check_mounts(directory)
+    check_mounts(directory, f"lab {directory.name}'s directory")
     busy = f"a lab run is at work on lab {directory.name}; wait until it ends, or end it"
     there = directory.exists()
     with locked(directory / "run.lock", busy) if there else contextlib.nullcontext():

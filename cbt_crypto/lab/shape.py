@@ -21,6 +21,7 @@ from typing_extensions import Self
 
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.directories import cache_dir
+from cbt_crypto.hosts.directory_on_host import mounts_below
 from cbt_crypto.units import size_text
 
 _FIRST_NODE = 10
@@ -194,6 +195,14 @@ def _lock_file(path: Path, busy: Union[str, Callable[[], None]]) -> IO[str]:
             return file
         # Whoever held it removed the file in between: the lock is on nothing.
         file.close()
+
+
+def check_mounts(directory: Path, what: str) -> None:
+    """Raise UsageError where removing the directory would empty what somebody mounted in it."""
+    place = Path(os.path.realpath(directory))
+    for mount in mounts_below(str(place.parent)):
+        if place in (Path(mount), *Path(mount).parents):
+            raise UsageError(f"{mount} is mounted in {what}; unmount it")
 
 
 def need_space(path: Path, size: int, what: str) -> None:

@@ -130,3 +130,35 @@ def test_what_is_mounted_in_a_lab_is_not_emptied(
         f"{done.exception}{done.output}"
     )
     assert (own / "photo").exists()
+
+
+@pytest.mark.parametrize("place", [".", "0123456789ab/root/home"])
+def test_what_is_mounted_in_an_image_is_not_emptied(tmp_path: Path, place: str) -> None:
+    """As who looks into an image by chroot binds /home and /dev there: `--image` emptied them."""
+    own, there = tmp_path / "own", cache_dir() / "images" / place
+    own.mkdir()
+    (own / "photo").touch()
+    there.mkdir(parents=True)
+    if subprocess.run(["mount", "--bind", own, there], check=False).returncode != 0:
+        pytest.skip("may not mount")
+    try:
+        done = CliRunner().invoke(lab, ["down", "--image"])
+    finally:
+        subprocess.run(["umount", there], check=True)
+    assert isinstance(done.exception, UsageError), done.exception
+    assert f"{there.resolve()} is mounted in an image of labs; unmount it" in str(done.exception)
+    assert (own / "photo").exists()
+    assert CliRunner().invoke(lab, ["down", "--image"]).exit_code == 0
+    assert not (cache_dir() / "images").exists()
+
+
+def test_the_image_stays_while_a_lab_starts() -> None:
+    """`lab down --image` in another terminal removed it while it was built: a traceback there."""
+    built = cache_dir() / "images" / "0123456789ab.unfinished"
+    built.mkdir(parents=True)
+    with shape.locked(shape.lab_dir("other").with_suffix(".lock"), "busy"):
+        done = CliRunner().invoke(lab, ["down", "--image"])
+    assert "another lab up or lab down is at work on lab other" in str(done.exception)
+    assert built.exists()
+    assert CliRunner().invoke(lab, ["down", "--image"]).exit_code == 0
+    assert not built.exists()
