@@ -178,7 +178,8 @@ def _disks(guest: Guest) -> list[str]:
     """Virtio disks; with NUMA nodes NVMe drives, the first beside the lab's card, on the last."""
     options = []
     for number, disk in enumerate(guest.disks):
-        options += ["-drive", f"{_raw(f'disk{number}', disk)},discard=unmap"]
+        # Else QEMU would stop the node, and all who ask it, where this machine's disk is full.
+        options += ["-drive", f"{_raw(f'disk{number}', disk)},discard=unmap,werror=report"]
         about = f"drive=disk{number},serial={disk.name}"
         if guest.numa > 1:
             options += _port((guest.numa - 1 - number) % guest.numa, slot=number + 3)

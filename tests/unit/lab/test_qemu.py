@@ -80,10 +80,15 @@ def test_the_shared_system_disk_is_never_written() -> None:
 
 def test_data_disks_carry_their_name_as_serial_number() -> None:
     command = vm.command(TCG, GUEST)
-    assert "if=none,id=disk1,format=raw,file=/l/node1/disks/osd-device-1,discard=unmap" in values(
-        command, "-drive"
-    )
+    disk = "if=none,id=disk1,format=raw,file=/l/node1/disks/osd-device-1,discard=unmap"
+    assert f"{disk},werror=report" in values(command, "-drive")
     assert "virtio-blk-pci,drive=disk1,serial=osd-device-1" in values(command, "-device")
+
+
+def test_a_full_disk_of_this_machine_stops_no_node() -> None:
+    """QEMU stopped the node for good, and `lab run` waited for it, as each later command did."""
+    drives = [drive for drive in values(vm.command(TCG, GUEST), "-drive") if "osd-device" in drive]
+    assert [drive.rpartition(",")[2] for drive in drives] == ["werror=report"] * 2
 
 
 def test_hyperthreads_are_told_in_a_way_that_an_emulated_cpu_has() -> None:
