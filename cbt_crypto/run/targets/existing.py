@@ -58,17 +58,18 @@ class LetIn(Fact):
 
 
 def of_head(
-    section: ClusterSection, site: Site, pools: Sequence[str], names: Sequence[str]
+    section: ClusterSection, site: Site, pools: Mapping[str, int], names: Sequence[str]
 ) -> Requirement:
-    """That the cluster lets the head in, has these pools, and no image by one of these names."""
+    """That the cluster lets the head in, has pools with room for MiB, and none of these images."""
     words = ceph_conf.client_words(site.conf, site.client_id)
     limit, of_rbd = shell.answer_limit(site.ceph_cmd), shell.answer_limit(section.rbd_cmd)
     rbd = f"timeout {of_rbd} {shell.command(section.rbd_cmd)} {words}"
     ask = f'ask() {{ timeout {limit} {site.ceph_command} "$@"; }}'
     present = f"present() {{\n{rbd_images.present(names, rbd) or ':'}\n}}"
-    calls = shell.call(__file__, "check_cluster", str(limit), *pools)
+    asked = (str(word) for pool in pools.items() for word in pool)
+    calls = shell.call(__file__, "check_cluster", str(limit), *asked)
     script = f"{_settings(site)}{ask}\n{present}\n{calls}"
-    takes_s = limit + of_rbd * rbd_images.turns(names)
+    takes_s = 2 * limit + of_rbd * rbd_images.turns(names)
     return LetIn("existing cluster", (site.head,), script, CLUSTER, takes_s)
 
 
@@ -271,9 +272,12 @@ class ExistingCluster:
         """That the cluster lets head and clients in, has the pools, and none of the images."""
         ours = [cell.scenario for cell in cells if not isinstance(cell.scenario, OfUpstream)]
         data = (scenario.data_pool for scenario in ours)
-        pools = dict.fromkeys([*(each.pool_profile for each in ours), *filter(None, data)])
-        names = [volume.image for volume in volumes_of(campaign, cells)]
-        return [of_head(campaign.cluster, site, list(pools), names), of_clients(site, cells)]
+        pools = dict.fromkeys([*(each.pool_profile for each in ours), *filter(None, data)], 0)
+        volumes = volumes_of(campaign, cells)
+        for volume in volumes:
+            pools[volume.data_pool or volume.pool] += volume.size_mb
+        names = [volume.image for volume in volumes]
+        return [of_head(campaign.cluster, site, pools, names), of_clients(site, cells)]
 
     @property
     def deployment(self) -> Optional[str]:

@@ -3,13 +3,19 @@
 # `ask`, `present` and `connect`. The head may be a command that enters a container: what `ceph`
 # says is all that is known of it.
 
-# $1 are the seconds that `ask` has; pools follow.
+# $1 are the seconds that `ask` has; pools follow, each with the MiB that it is to take.
 check_cluster() {
     limit=$1; shift
     wrong=
     if said=$(ask osd dump 2>&1); then
-        for pool; do
-            echo "$said" | grep -q "^pool [0-9]* '$pool' " || wrong="has no pool $pool; make it"
+        room=$(ask df --format json 2> /dev/null | sed 's/{"name"/\n&/g') || room=
+        while [ $# != 0 ]; do
+            echo "$said" | grep -q "^pool [0-9]* '$1' " || wrong="has no pool $1; make it"
+            left=$(echo "$room" | sed -n "/^{\"name\":\"$1\",/s/.*\"max_avail\":\([0-9]*\).*/\1/p")
+            # A cluster that is full stops everybody who writes to it.
+            [ -z "$left" ] || [ $((left >> 20)) -ge "$2" ] ||
+                wrong="has $((left >> 20)) MiB for pool $1, and volumes take $2; lower vol_size"
+            shift 2
         done
     else
         case $?:$said in

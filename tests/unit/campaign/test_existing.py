@@ -187,7 +187,7 @@ def test_the_check_waits_as_long_as_what_it_asks_may_take(campaign_of: Make) -> 
     cells = cells_of(campaign)
     needs = target_of(campaign.cluster).requirements(campaign, site_of(campaign.cluster), cells)
     head, clients = needs
-    assert (head.takes_s, clients.takes_s) == (600, 30)
+    assert (head.takes_s, clients.takes_s) == (900, 30)
     for command in words.values():
         assert f"timeout 300 {command} -c /etc/ceph/ceph.conf" in head.script
 
@@ -593,6 +593,26 @@ def test_why_the_head_is_not_let_in_is_one_sentence(
     (need, _) = needs_of_existing(campaign_of(cluster=named))
     said = store.run(f"set -eu\n{need.script}").stdout
     assert need.judge(said) == f"the cluster of /etc/ceph/lab.conf {sentence}"
+
+
+@pytest.mark.parametrize("spare", [-1, 0])
+def test_a_cluster_that_others_write_to_is_not_filled(
+    campaign_of: Make, programs: Callable[[str, str], Path], store: Store, spare: int
+) -> None:
+    """A zero too many in vol_size, and the prefill stopped everybody who wrote to the cluster."""
+    campaign = campaign_of(cluster=EXISTING)
+    volumes = volumes_of(campaign, cells_of(campaign))
+    takes = sum(volume.size_mb for volume in volumes)
+    left = (takes + spare << 20) + 5
+    pools = [("rbdx", 1), ("rbd", left)]
+    told = {"pools": [{"name": n, "id": 2, "stats": {"max_avail": size}} for n, size in pools]}
+    answer = json.dumps(told, separators=(",", ":"))
+    programs("rbd", "exit 2")
+    programs("ceph", f'case "$*" in *" df "*) echo; echo \'{answer}\'; exit ;; esac\n{_DUMP}')
+    (need, _) = needs_of_existing(campaign)
+    said = need.judge(store.run(f"set -eu\n{need.script}").stdout)
+    short = f"has {takes + spare} MiB for pool rbd, and volumes take {takes}; lower vol_size"
+    assert said == (f"the cluster of /etc/ceph/ceph.conf {short}" if spare else None)
 
 
 @pytest.mark.parametrize(
