@@ -111,7 +111,7 @@ _LOOK_S = 0.1
 
 
 def detach(archive: Path, arguments: Sequence[str], say: Callable[[str], None]) -> int:
-    """Run this program with `arguments` in its own session; return 0 once it holds the archive.
+    """Run this program with `arguments` in its own session; return 0 once its campaign has begun.
 
     Else print what it said; return its status. UsageError for an archive in use or unwritable.
     """
@@ -142,7 +142,9 @@ def detach(archive: Path, arguments: Sequence[str], say: Callable[[str], None]) 
                 )  # fmt: skip
             while process.poll() is None:
                 campaign = running(archive)
-                if campaign is not None and campaign.pid == process.pid:
+                state = read_json(archive / "results" / "progress.json") or {}
+                # It holds the archive before, too, while it clears what a killed run left.
+                if campaign is not None and campaign.pid == process.pid == state.get("pid"):
                     say(f"running as process {process.pid}; it prints to {path}")
                     say(f"  cbt-crypto watch {archive}\n  cbt-crypto stop {archive}")
                     return 0

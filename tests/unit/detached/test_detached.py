@@ -46,6 +46,15 @@ time.sleep(60)
 """
 
 
+#: A campaign that begins a while after it has locked its archive, and cleared what a kill left.
+_BEGUN = """
+time.sleep(0.5)
+place = pathlib.Path(sys.argv[1]).parent / "results/progress.json"
+place.write_text('{"format": 1, "pid": %d}' % os.getpid())
+time.sleep(60)
+"""
+
+
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
     (tmp_path / "archive/results").mkdir(parents=True)
@@ -258,7 +267,8 @@ def test_a_detached_run_has_a_session_of_its_own_and_a_log(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = tmp_path / "run.py"
-    script.write_text(f"import os\nprint('sid', os.getsid(0), os.getpid())\n{_LOCKS}")
+    begins = "import os, pathlib\nprint('sid', os.getsid(0), os.getpid())\n"
+    script.write_text(begins + _LOCKS.replace("time.sleep(60)", _BEGUN))
     monkeypatch.setattr(sys, "argv", [str(script)])
     said: list[str] = []
     assert detach(archive, [str(archive / ".lock"), "lock"], said.append) == 0
@@ -272,6 +282,19 @@ def test_a_detached_run_has_a_session_of_its_own_and_a_log(
     words = text.split()
     assert words[1] == words[2] == str(found.pid), "it leads its session"
     assert not (archive / "campaign.log").exists(), "the archive holds results alone"
+
+
+def test_a_detached_run_that_only_clears_is_not_called_running(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a killed run had left was cleared, "running" was said, and then the check failed."""
+    script = tmp_path / "run.py"
+    refused = "time.sleep(0.5); file.close(); print('host0: no room'); sys.exit(2)"
+    script.write_text(_LOCKS.replace("time.sleep(60)", refused))
+    monkeypatch.setattr(sys, "argv", [str(script)])
+    said: list[str] = []
+    assert detach(archive, [str(archive / ".lock"), "lock"], said.append) == 2
+    assert said == ["ready\nhost0: no room"]
 
 
 @pytest.mark.parametrize("at_once", [False, True])
