@@ -246,6 +246,8 @@ def preamble(tmp_dir: str) -> str:
     return (
         # What somebody has in his environment would be stronger than ceph.conf.
         "unset CEPH_ARGS CEPH_KEYRING\n"
+        # Numbers and complaints are read, and ssh forwards the language of whoever starts a run.
+        'export LC_NUMERIC=C LC_MESSAGES=C LC_CTYPE="${LC_ALL:-${LC_CTYPE-}}"; unset LC_ALL\n'
         f"export {MARK}={shlex.quote(tmp_dir)}@$CBT_HOST CBT_CRYPTO_UID=$(id -u)\n"
         # Without sudo, OSDs on files work all the same; what needs root says so itself.
         "SUDO=; BARE_SUDO=\n"

@@ -179,7 +179,7 @@ def _longest_gap(times: Floats, start: float, end: float) -> float:
 _COUNTED = ("cycles", "instructions")
 _STARTED = re.compile(r"^# started on (.+)$", re.MULTILINE)
 _ELAPSED = re.compile(r"^[ \t]*(\d+(?:\.\d*)?) seconds time elapsed", re.MULTILINE)
-_NUMBER = re.compile(r"\d[\d,]*")
+_NUMBER = re.compile(r"\d[\d,]*(?=[ \t]|$)")
 _TIME = re.compile(r"\d+\.\d+")
 _OVERHEAD = re.compile(
     r"^[ \t]*(?:[\d.]+%[ \t]+)?(\d+(?:\.\d*)?)%[ \t].*\[[k.]\] (\S+)", re.MULTILINE

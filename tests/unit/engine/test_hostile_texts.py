@@ -188,3 +188,12 @@ def test_what_a_host_s_environment_says_of_ceph_is_not_obeyed(tmp_path: Path) ->
     theirs = {**dict.fromkeys(names, "theirs"), "CBT_HOST": "h"}
     said = subprocess.check_output(["sh", "-c", script], env={**os.environ, **theirs}, text=True)
     assert said == "none\n"
+
+
+def test_numbers_of_a_host_are_in_nobody_s_language(tmp_path: Path) -> None:
+    """perf's 1.234.567 cycles counted as one, and no cipher was fast: 3105,7 MiB/s."""
+    shown = "$LC_NUMERIC $LC_MESSAGES $LC_CTYPE ${LC_ALL-none}"
+    script = f'{preamble(str(tmp_path))}\necho "{shown}"'
+    theirs = {"LC_ALL": "de_DE.UTF-8", "LC_NUMERIC": "de_DE.UTF-8", "CBT_HOST": "h"}
+    said = subprocess.check_output(["sh", "-c", script], env={**os.environ, **theirs}, text=True)
+    assert said == "C C de_DE.UTF-8 none\n"

@@ -45,6 +45,14 @@ def test_only_the_intervals_of_the_window_count(tmp_path):
     assert use.per_second == pytest.approx({"cycles": cycles, "instructions": instructions})
 
 
+@pytest.mark.parametrize("thousands", [".", "\u2019", "\u202f", "'"])
+def test_a_number_of_another_language_is_none(tmp_path, thousands):
+    """Of 1.000.000.000 cycles, as a German perf writes them, one was counted."""
+    folder = _folder(tmp_path, COUNTED.replace(",", thousands))
+    use = read_perf(folder, "osd0", Window(STARTED + 1.0, STARTED + 3.0), STARTED - 0.4)
+    assert use is None or use.per_second == {}
+
+
 def test_what_surrounds_a_number_in_a_list_is_not_of_it():
     assert parse_perf_stat("  \x1f 1.5,7\x1f,,cycles,1,100\n").parts[0].counts == {"cycles": 7.0}
 
