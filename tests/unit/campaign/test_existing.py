@@ -196,7 +196,7 @@ def test_the_check_waits_as_long_as_what_it_asks_may_take(campaign_of: Make) -> 
             return FakeHandle(timed_out=True)
 
     (finding, *_) = survey(Silent(lambda host, text: None).remote(), ["h"], needs)
-    assert finding.error == "does not answer within 720 s; look at it"
+    assert finding.error == "does not answer within 1020 s; look at it"
 
 
 @pytest.fixture
