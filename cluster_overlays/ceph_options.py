@@ -328,9 +328,15 @@ class CephOptions(Overlay):
         for host, output in outputs.items():
             daemons, _, client = output.partition(_CLIENT)
             try:
-                found.update(json.loads(daemons) if host in site.daemon_hosts else {})
-            except ValueError:
+                said = dict(json.loads(daemons)) if host in site.daemon_hosts else {}
+            except (ValueError, TypeError):
+                said = {}
                 found[f"the daemons on {host}"] = {"error": f"printed {daemons[-200:]!r}"}
+            for who, facts in said.items():
+                if who.startswith(("mon.", "mgr.")):
+                    # One that two hosts speak for is judged by the word of each.
+                    found[f"{who} on {host}" if found.get(who, facts) != facts else who] = facts
+            found.update(site.own(host, said))
             names = self._of_clients()
             if names and host in site.active_clients:
                 values = client.strip().split(" ")
@@ -378,7 +384,7 @@ class CephOptions(Overlay):
         """The value that it is to have, as Ceph shows it; None for what is left alone."""
         kind = who.partition(".")[0].partition(" ")[0]
         found = None
-        for section in ("global", kind, who):
+        for section in ("global", kind, who.partition(" ")[0]):
             found = self._options.get(section, {}).get(name, found)
         if found is None:
             return None

@@ -80,10 +80,11 @@ def _fault(runs: Sequence[Any], epochs: Sequence[Optional[int]]) -> Optional[str
     return None
 
 
-def served_operations(records: Mapping[str, WatchRecord]) -> dict[str, dict[str, int]]:
+def served_operations(site: Site, records: Mapping[str, WatchRecord]) -> dict[str, dict[str, int]]:
     """OSD name -> clients' operations in the cell, and its placement groups, if told twice."""
     served = {}
-    for looks in (record.counted.get(NAME, []) for record in records.values()):
+    for host, record in records.items():
+        looks = [site.own(host, look) for look in record.counted.get(NAME, [])]
         first, last = (looks[0], looks[-1]) if len(looks) > 1 else ({}, {})
         for name in filter(last.__contains__, first):
             served[name] = {**last[name], "ops": last[name]["ops"] - first[name]["ops"]}
@@ -258,7 +259,7 @@ def _same_osds(site: Site, evidence: Evidence) -> dict[str, Any]:
     gap = watch.fault(NAME, site.osd_hosts, evidence.watched)
     seen = watch.seen_of(NAME, evidence.watched)
     verdict = Verdict(False, gap) if gap else judge_daemons(site, seen, evidence.up_from)
-    served = served_operations(evidence.watched)
+    served = served_operations(site, evidence.watched)
     shown = {name: {**about, **served.get(name, {})} for name, about in verdict.evidence.items()}
     return {
         "overlay": NAME,

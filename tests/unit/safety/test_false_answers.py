@@ -10,6 +10,7 @@ import pytest
 
 from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.cluster_overlays.ceph_build import CephBuild
+from cbt_crypto.cluster_overlays.ceph_options import CephOptions
 from cbt_crypto.cluster_overlays.db_device import DbDevice
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.cluster_overlays.network import Network
@@ -17,6 +18,8 @@ from cbt_crypto.cluster_overlays.osd_service import CACHE, CACHE_BYTES, OPEN_FIL
 from cbt_crypto.cluster_overlays.secure_messenger import SecureMessenger
 from cbt_crypto.hosts import admin_socket, remote
 from cbt_crypto.hosts.site import Drive, HostOutputs, Osd, Site
+from cbt_crypto.run.cell import proof
+from cbt_crypto.run.cell.watch import WatchRecord
 from cbt_crypto.run.targets.drive import DriveProof
 
 pytestmark = pytest.mark.unit
@@ -127,3 +130,38 @@ def test_a_monitor_that_two_hosts_speak_for_is_judged_by_each() -> None:
             "hostile": json.dumps({"mon.a": BUILD})}  # fmt: skip
     verdict = CephBuild().judge(SITE, said, said)
     assert not verdict.proved and "several versions: 16.2.15, 20.2.4" in verdict.reason
+
+
+def test_what_another_s_osd_has_served() -> None:
+    """One host's word for another's OSD stood in the report, as that OSD's own."""
+    looks = [{"osd.0": {"ops": n, "pgs": 64, "pid": 1}} for n in (0, 10**6)]
+    records = {host: WatchRecord(counted={proof.NAME: looks}) for host in ("hostile", "head")}
+    assert proof.served_operations(SITE, records) == {}
+    records["honest"] = WatchRecord(counted={proof.NAME: [{"osd.0": {"ops": 7}}] * 2})
+    records["hostile"] = records.pop("hostile")
+    assert proof.served_operations(SITE, records) == {"osd.0": {"ops": 0}}
+
+
+def test_options_that_another_host_says_an_osd_has() -> None:
+    """What was set by hand at an OSD was hidden by another host's word, and the cell proved."""
+    named: dict[str, tuple[Overlay, ...]] = {
+        "plain": (), "few": (CephOptions(osd={"osd_max_backfills": 1}),),
+    }  # fmt: skip
+    overlay = CephOptions.beside(named)["plain"][0]
+
+    def judged(honest: Any, hostile: Any) -> Any:
+        said = {"honest": json.dumps(honest), "hostile": json.dumps(hostile)}
+        return overlay.judge(SITE, said, said)
+
+    right, wrong = (
+        {"osd_max_backfills": {"value": value, "set": levels}}
+        for value, levels in (("1", []), ("9", ["override"]))
+    )
+    assert judged({"osd.0": right}, {"mon.a": right}).proved
+    lies = {"osd.0": right, "client on honest": right}
+    verdict = judged({"osd.0": wrong}, lies)
+    assert not verdict.proved
+    assert verdict.reason == "osd.0: osd_max_backfills was set there (override)"
+    assert list(judged({"osd.0": right}, lies).evidence) == ["osd.0"]
+    assert "osd.0 did not say" in judged({}, {"osd.0": right}).reason
+    assert not judged({"osd.0": right, "mon.a": wrong}, {"mon.a": right}).proved
