@@ -55,10 +55,17 @@ def note(run: str, **entry: Any) -> None:
     """Add to what is known of a run, durably. Raises UsageError."""
     try:
         path = _path(run, make=True)
-        write_json(path, {**(_read(path) or {}), **entry, "run": run})
+        whole = {**(_read(path) or {}), **entry, "run": run}
+        if len(json.dumps(whole, indent=1)) > _LIMIT // 2:
+            raise ValueError
+        write_json(path, whole)
     except OSError as error:
         why = f"cannot be written ({error.strerror}); make room there, or set XDG_STATE_HOME"
         raise UsageError(f"{directory()}: {why}") from None
+    except ValueError:
+        # What cannot be read again would be left behind in silence; nor is half a surrogate text.
+        why = "hosts say more of themselves than can be noted, or what is no text"
+        raise UsageError(f"{directory()}: {why}; see what runs on them") from None
 
 
 def note_osd_hosts(run: str, osds: Sequence[str]) -> None:

@@ -55,6 +55,22 @@ def test_a_run_that_ended_leaves_nothing(tmp_path: Path, campaign_of: Make) -> N
     assert left_over(tmp_path) == []
 
 
+@pytest.mark.parametrize("serial", ["x" * (33 << 20), "\ud800"], ids=["endless", "no text"])
+def test_what_a_host_says_of_a_device_can_be_read_again(
+    tmp_path: Path, campaign_of: Make, serial: str
+) -> None:
+    """A run was noted in a file too large to be read: after a kill, no run was known of."""
+    journal = Journal(tmp_path, "r1")
+    noted = {"head": {"/dev/x": {"identity": {"serial": serial}, "uuid": "u", "wipe": False}}}
+    with pytest.raises(UsageError, match="hosts say more of themselves than can be noted"):
+        journal.begin(campaign_of(), {"pid": 1}, embedded(), noted)
+    begun(tmp_path, campaign_of())
+    with pytest.raises(UsageError, match="hosts say more of themselves than can be noted"):
+        journal.keep_ways_back({"tuned": {"head": serial}})
+    assert [one.run for one in own_left_over(tmp_path)] == ["r1"]
+    journal.end()
+
+
 def test_what_is_where(campaign_of: Make) -> None:
     campaign = campaign_of(
         cluster={
