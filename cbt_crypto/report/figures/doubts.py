@@ -105,7 +105,7 @@ def _imbalance(osds: Optional[OverlayProof]) -> Iterator[str]:
         name, more = of_ops
         why = ""
         total = sum(primaries.values())
-        if len(primaries) == len(ops) and total > 0:
+        if primaries.keys() == ops.keys() and total > 0:
             share = 100 * (primaries[name] * len(primaries) / total - 1)
             word = "fewer" if share < 0 else "more"
             why = f"; it is primary of {abs(share):.0f} % {word} placement groups"
@@ -133,7 +133,7 @@ def _numbers(evidence: Mapping[str, Any], key: str) -> dict[str, float]:
     return {
         name: float(value)
         for name, value in values.items()
-        if isinstance(value, (int, float)) and not isinstance(value, bool)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 2**63
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
@@ -11,6 +12,7 @@ import pytest
 
 from cbt_crypto.archive.documents import OverlayProof, Proof
 from cbt_crypto.report import build
+from cbt_crypto.report.document import document
 from cbt_crypto.report.figures.doubts import doubts, notes_of, numbers
 from cbt_crypto.report.markdown import markdown
 from cbt_crypto.report.model import ReportCell, Section, Table
@@ -97,6 +99,26 @@ def test_evidence_of_any_shape_is_no_error(evidence: Any) -> None:
     named = [{"overlay": one, "proved": True, "evidence": evidence} for one in ("luks", "osds")]
     assert _said("read", _CPUSET, *named) == []
     assert list(doubts(None, "read")) == []
+
+
+@pytest.mark.parametrize("ops", [10**400, -(10**400), math.nan, math.inf])
+def test_an_osd_s_counter_that_is_none(small: Path, ops: float) -> None:
+    """What one host had said of its OSD ended the campaign's report in a traceback."""
+    evidence = {"osd.0": {"ops": 5000, "primary_pgs": 1}, "osd.1": {"ops": ops}}
+    assert _said("read", {"overlay": "osds", "proved": True, "evidence": evidence}) == []
+    path = next(small.glob("results/0*/id-*/proof.json"))
+    proof = json.loads(path.read_text())
+    proof["overlays"] = [{"overlay": "osds", "proved": True, "evidence": evidence}]
+    path.write_text(json.dumps(proof))
+    json.dumps(document(build(small)), allow_nan=False)
+
+
+def test_osds_of_which_not_all_tell_their_groups() -> None:
+    """As many told groups as told operations, and other ones: a traceback."""
+    named = {"osd.0": {"ops": 1, "primary_pgs": 1}, "osd.1": {"ops": 5000},
+             "osd.2": {"primary_pgs": 7}}  # fmt: skip
+    (said,) = _said("read", {"overlay": "osds", "proved": True, "evidence": named})
+    assert said == "osd.1 served 100 % more operations than the mean of 2 OSDs"
 
 
 def test_what_the_site_encrypts_below_the_cluster() -> None:
