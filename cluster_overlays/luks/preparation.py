@@ -209,7 +209,7 @@ def _after(prefix: str, lines: Iterable[str]) -> Optional[str]:
 
 
 def _version(text: Optional[str]) -> Optional[Version]:
-    match = re.search(r"(\d+(?:\.\d+)+)", text or "")
+    match = re.search(r"(?<!\d)(\d+(?:\.\d+)+)", text or "")
     return tuple(int(part) for part in match[1].split(".")) if match else None
 
 

@@ -25,6 +25,8 @@ _PROCESSES = b"\nproc:"
 #: by their bracket first: an expression that begins with one character is the fastest to search.
 _PROCESS_LINE = re.compile(rb"\((?:ceph-osd|kworker|kcryptd|dmcrypt|stress-ng)")
 _WORKERS = (b"kworker", b"kcryptd", b"dmcrypt")
+#: Bytes of `proc:PID stat PID `, which stands before that.
+_LONGEST_BEFORE = 64
 _NUMBER_OF_CPUS = re.compile(rb"NumCPUs:\s*(\d+)")
 _HZ = re.compile(rb"\bHZ:\s*(\d+)")
 _NETS = re.compile(rb"NetNames:([^\n]*)")
@@ -158,8 +160,10 @@ def _processes(sample: bytes, listed: int) -> dict[tuple[int, str], int]:
     ticks: dict[tuple[int, str], int] = {}
     for line in _PROCESS_LINE.finditer(sample, listed):
         bracket = line.start()
-        begin = sample.rfind(b"\n", 0, bracket) + 1
-        _add_process(ticks, sample[begin:bracket], _line(sample, bracket + 1))
+        # Of a line without end, not all for each bracket in it.
+        begin = sample.rfind(b"\n", max(0, bracket - _LONGEST_BEFORE), bracket) + 1
+        if begin:
+            _add_process(ticks, sample[begin:bracket], _line(sample, bracket + 1))
     return ticks
 
 

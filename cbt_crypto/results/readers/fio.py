@@ -254,11 +254,11 @@ _JOB = re.compile(r"^(?:<[^>\n]*> )?(.*): \(groupid=\d+, jobs=\d+\): err=\s*(-?\
 _SIZE = r"(\d+(?:\.\d*)?)((?:[KMGT]i)?B)"
 _DECLARED = re.compile(
     rf"^(?:<[^>\n]*> )?(.*): \(g=\d+\): rw=(\w+), bs=\(R\) {_SIZE}-{_SIZE},"
-    rf" \(W\) {_SIZE}-{_SIZE}.*?ioengine=(\w+), iodepth=(\d+)",
+    rf" \(W\) {_SIZE}-{_SIZE}.{{0,200}}?ioengine=(\w+), iodepth=(\d+)",
     re.MULTILINE,
 )
 _SIDE = re.compile(
-    r"^  (read|write): IOPS=[\d.]+[kMGT]?, BW=[^(]*\((\d+(?:\.\d*)?)([kMGT]?)B?(?:/s)?\)"
+    r"^  (read|write): IOPS=[\d.]+[kMGT]?, BW=[^(\n]*\((\d+(?:\.\d*)?)([kMGT]?)B?(?:/s)?\)"
     r"\([\d.]+[KMGTP]?i?B/(\d+)msec\)",
     re.MULTILINE,
 )

@@ -157,7 +157,7 @@ def _quantile(buckets: Sequence[tuple[float, float]], rank: float) -> float:
 
 KBENCH_HEADING = b"FIO Benchmark Summary"
 #: It compares two volumes in one table, or repeats latencies as percentiles.
-_OTHER = re.compile(r"FIO Benchmark (?:Compar|.*P99)")
+_OTHER = re.compile(r"FIO Benchmark (?:Compar|.{0,200}P99)")
 _FIGURES = {"IOPS": "iops", "Bandwidth": "bandwidth", "Latency": "latency"}
 #: Test -> bytes of one IO.
 _KBENCH_BYTES = {"iops": 4096, "bandwidth": 128 << 10, "latency": 4096}

@@ -4,8 +4,10 @@ import contextlib
 import gzip
 import json
 import os
+import tempfile
 import time
 import tracemalloc
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from cbt_crypto.archive.files import LINE_LIMIT, Malformed, Stream, read_document
 from cbt_crypto.archive.folder import Folder
+from cbt_crypto.cluster_overlays.luks.preparation import DmCrypt
 from cbt_crypto.hosts.secret import options_without
 from cbt_crypto.results.cell.client import read_client_cpu
 from cbt_crypto.results.cell.hardware_counters import crypto_percent, parse_perf_stat, read_energy
@@ -21,7 +24,7 @@ from cbt_crypto.results.cell.window import Window
 from cbt_crypto.results.readers import collectl, histogram
 from cbt_crypto.results.readers.fio import parse_fio_normal
 from cbt_crypto.results.readers.fio_log import read_fio_log
-from cbt_crypto.results.readers.process_output import parse_output
+from cbt_crypto.results.readers.process_output import parse_kbench, parse_output
 from cbt_crypto.results.readers.recording import read_recording
 from cbt_crypto.results.until import read_block
 from cbt_crypto.run.preflight.survey import Version
@@ -137,6 +140,19 @@ def _quiet(read, *what):
         read(*what)
 
 
+def _collectl(text):
+    with tempfile.NamedTemporaryFile() as file:
+        sample = f"\n>>> 1 <<<\ncpu 0 0 0 0 0 0 0 0\nproc:1 stat 1 {text}"
+        file.write(f"# HZ: 100 NumCPUs: 1\n{sample}\n>>> 2 <<<\n".encode())
+        file.flush()
+        collectl.read_collectl(Path(file.name))
+
+
+_HAS = "has cryptsetup\nhas dmsetup\nhas blkid\nhas wipefs\non tmpfs\n"
+_FIO = (
+    "x: (groupid=0, jobs=1): err= 0\n  cpu          : usr=1%, sys=1%\n"
+    "     issued rwts: total=1,1,0,0\n"
+)
 _LONG = {
     "fio's normal output": (lambda text: _quiet(parse_output, text.encode()), "<\n"),
     "fio's numbers": (lambda text: _quiet(parse_fio_normal, b"fio-3.33\n" + text.encode()), "1"),
@@ -149,6 +165,20 @@ _LONG = {
     "a name of blanks": (options_without, " "),
     "a value of blanks": (lambda text: options_without(f"x = {text}y"), " "),
     "a version": (Version("ceph", (), "").shown, "1"),
+    "a kernel's dm-crypt": (lambda text: DmCrypt("x", (), "").judge(f"{_HAS}crypt {text}"), "1"),
+    "fio's declarations": (
+        lambda text: _quiet(parse_fio_normal, f"{_FIO}{text}".encode()),
+        "x: (g=0): rw=a, bs=(R) 1B-1B, (W) 1B-1B ",
+    ),
+    "fio's directions": (
+        lambda text: _quiet(parse_fio_normal, f"{_FIO}{text}".encode()),
+        "  read: IOPS=1, BW=\n",
+    ),
+    "kbench's headings": (
+        lambda text: _quiet(parse_kbench, f"FIO Benchmark Summary\n{text}".encode()),
+        "FIO Benchmark ",
+    ),
+    "collectl's processes": (lambda text: _quiet(_collectl, text), "(ceph-osd"),
 }
 
 
