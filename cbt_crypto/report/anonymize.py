@@ -108,7 +108,7 @@ class Hider:
         self._begins: dict[str, set[int]] = {}
         for first, *more in map(_SEPARATOR.split, self._words):
             self._begins.setdefault(first, set()).add(1 + len(more))
-        self._numbers: dict[tuple[str, str], str] = {}
+        self._numbers: dict[str, dict[str, str]] = {}
 
     def __call__(self, text: str) -> str:
         """The text with other names for users and hosts."""
@@ -161,8 +161,8 @@ class Hider:
         return self._numbered("address", own) + text[len(own) :] if _is_address(own) else text
 
     def _numbered(self, kind: str, name: str) -> str:
-        count = sum(known_kind == kind for known_kind, _ in self._numbers)
-        return self._numbers.setdefault((kind, name.lower()), f"{kind}{count + 1}")
+        of_kind = self._numbers.setdefault(kind, {})
+        return of_kind.setdefault(name.lower(), f"{kind}{len(of_kind) + 1}")
 
 
 def _is_address(text: str) -> bool:
