@@ -10,11 +10,12 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from cbt_crypto.archive.documents import FORMAT, CellDocument, PlannedCell, Process, Proof
-from cbt_crypto.archive.files import Malformed, numbered, read_yaml
+from cbt_crypto.archive.files import Malformed, numbered, one_line, read_yaml
 from cbt_crypto.archive.folder import Archive, Folder, open_archive
 from cbt_crypto.archive.pack import FREE_BYTES, MOST_TIMES
 from cbt_crypto.errors import UsageError
@@ -28,7 +29,7 @@ from cbt_crypto.results.readers.process_output import (
 )
 from cbt_crypto.units import parse_size, whole
 
-_OUTPUT = re.compile(r"(?:json_)?output\.(\d+)\.([A-Za-z0-9][^/]*)")
+_OUTPUT = re.compile(r"(?:json_)?output\.(\d+)\.([A-Za-z0-9][\w.:-]*)", re.ASCII)
 #: The same below a workload's directory, whose name has the host.
 _OUTPUT_OF_WORKLOAD = re.compile(r"(?:json_)?output\.(\d+)")
 #: Of directories that differ between the volumes of one cell: total_iodepth is divided.
@@ -45,7 +46,8 @@ def read_upstream(root: Folder, configuration: str) -> Iterator[Run]:
     hosts = _Hosts(_hosts(root, "osds"), _hosts(root, "clients"))
     for folder in _cell_folders(root.below("results"), 0):
         cells = _workload_cells(folder, hosts) or {folder.relative: _processes(folder)}
-        for path, processes in cells.items():
+        # Where no directory's name has a host, nobody ran anything.
+        for path, processes in filter(itemgetter(1), cells.items()):
             yield _run(folder, path, processes, configuration, hosts)
 
 
@@ -61,7 +63,7 @@ def _hosts(root: Folder, role: str) -> tuple[str, ...]:
     if isinstance(listed, str):
         listed = [listed]
     names = listed if isinstance(listed, (list, Mapping)) else ()
-    return tuple(str(host).rpartition("@")[2] for host in names)
+    return tuple(one_line(str(host)).rpartition("@")[2] for host in names)
 
 
 def _yaml(folder: Folder, name: str) -> Mapping[str, Any]:
@@ -86,7 +88,8 @@ def _cell_folders(folder: Folder, depth: int) -> Iterator[Folder]:
 
 
 def _directories(folder: Folder) -> Iterator[str]:
-    for name in folder.names:
+    # A name that is no text is none of an option, a workload or a host.
+    for name in filter(str.isprintable, folder.names):
         path = folder.root / folder.relative / name
         if path.is_dir() and not path.is_symlink():
             yield name
@@ -192,14 +195,14 @@ def _upstream_parameters(folder: Folder, workload: str) -> dict[str, Any]:
     inner = config.get("cluster", config)
     if not isinstance(inner, Mapping):
         return {}
-    parameters = {str(key): value for key, value in inner.items() if key not in _NO_PARAMETER}
+    parameters = {key: value for key, value in inner.items() if key not in _NO_PARAMETER}
     workloads = parameters.pop("workloads", None)
     of_workload = workloads.get(workload) if isinstance(workloads, Mapping) else None
     if workload:
         parameters.update(
             of_workload if isinstance(of_workload, Mapping) else {}, workload=workload
         )
-    return parameters
+    return {one_line(str(key)): value for key, value in parameters.items()}
 
 
 def _from_fio(folder: Folder, name: str) -> dict[str, Any]:
@@ -374,7 +377,8 @@ def _files(path: Path) -> tuple[Folder, list[str]]:
     else:
         folder, pattern = path.parent.resolve(), path.name
     names = sorted(entry.name for entry in folder.glob(pattern) if entry.is_file()) or [pattern]
-    return Folder(folder), [name for name in names if not name.startswith(".")][:_MOST_FILES]
+    shown = [name for name in names if not name.startswith(".") and name.isprintable()]
+    return Folder(folder), shown[:_MOST_FILES]
 
 
 def _loads(folder: Folder, name: str) -> Iterator[_PublishedLoad]:
@@ -423,7 +427,7 @@ def _runs(folder: Folder, loads: Sequence[_PublishedLoad], name: str) -> Iterato
         iteration = seen[load] = seen.get(load, -1) + 1
         planned = PlannedCell(
             id=f"published-{number}",
-            path=folder.root.name,
+            path=one_line(folder.root.name),
             iteration=iteration,
             scenario=published.scenario,
             configuration=configuration,

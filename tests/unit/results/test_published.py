@@ -7,6 +7,7 @@ sync-hole"; what is checked is that they arrive, and what is made of those that 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -294,3 +295,16 @@ def test_a_depth_that_is_no_number_is_left_out(tmp_path: Path, data: Path, depth
     (tmp_path / "a.json").write_text(json.dumps(document))
     (run,) = read_published(tmp_path, "A")
     assert run.failure is None and "iodepth" not in run.planned.parameters
+
+
+@pytest.mark.parametrize("name", [b"new\xff.txt", b"new\nPASS.txt"])
+def test_a_file_s_name_that_is_no_text(tmp_path: Path, name: bytes) -> None:
+    """It is a row's name where several are there: a traceback, or a line of its own."""
+    drive = tmp_path / os.fsdecode(b"a\xff")
+    drive.mkdir()
+    for each in (b"new.txt", name):
+        (drive / os.fsdecode(each)).write_text(NEW)
+    for place in (drive, drive / "new*"):
+        assert {run.planned.configuration for run in read_published(place, "A")} == {"A"}
+    with pytest.raises(Malformed):
+        read_published(drive / os.fsdecode(name), "A")

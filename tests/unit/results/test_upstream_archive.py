@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -96,3 +97,28 @@ def test_a_link_out_of_the_archive_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "archive" / CELL / name).symlink_to(tmp_path / "secret")
     (run,) = read_upstream(Folder(tmp_path / "archive"), "A")
     assert run.failure and "link out of the archive" in run.failure
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nohost/rbdfio/output.0",
+        os.fsdecode(b"output.0.c0\xff"),
+        os.fsdecode(b"one.c0\xff/rbdfio/output.0"),
+        "output.0.c0\nPASS",
+    ],
+)
+def test_names_that_no_program_gives(tmp_path: Path, name: str) -> None:
+    """A file in a directory without a host's name, or a name that is no text: a traceback."""
+    assert written(tmp_path, name) == []
+
+
+@pytest.mark.parametrize("key", ['"\\ud800"', "1", "2026-11-28"])
+def test_keys_that_are_no_names(tmp_path: Path, key: str) -> None:
+    name = "one.c0.lab/rbdfio/json_output.0"
+    written(tmp_path, name)
+    text = f"cluster: {{? {key} : 1, workloads: {{one: {{? {key} : 2}}}}}}\n"
+    (tmp_path / CELL / "benchmark_config.yaml").write_text(text)
+    (run,) = read_upstream(Folder(tmp_path), "A")
+    assert volumes(run) == [("c0.lab", "0")]
+    assert all(one.isprintable() for one in run.planned.parameters)
