@@ -44,6 +44,8 @@ from cbt_crypto.run.targets import existing
 _TIMEOUT_S = 40
 #: Less than this, in KiB, is no room for anything.
 _FULL_KB = 2048
+#: Of what one host says is wrong with it, of a line's characters, and of why a cell failed.
+_MOST_LINES, _LONGEST, _LONGEST_REASON = 100, 200, 20_000
 
 
 def diagnosis(remote: Remote, site: Site) -> str:
@@ -55,7 +57,7 @@ def diagnosis(remote: Remote, site: Site) -> str:
         if result.status is None:
             clauses.append(f"{host} does not answer")
             continue
-        lines = (line.strip() for line in result.stdout.splitlines())
+        lines = (line.strip()[:_LONGEST] for line in result.stdout.splitlines()[:_MOST_LINES])
         clauses += [f"{line} on {host}" for line in lines if line]
     return "".join(f"; {clause}" for clause in clauses)
 
@@ -343,6 +345,7 @@ class CampaignRun:
             resume.write_plan(self.archive, self.plan)
 
     def _failed(self, cell: Cell, reason: str) -> None:
+        reason = reason[:_LONGEST_REASON]
         self._collector.wait()
         site = self._preparation.benchmark(cell).site
         resume.keep_cell(self.archive / cell.path, cell, site, {}, reason)

@@ -36,6 +36,8 @@ def _devices(paths: list[str]) -> list[str]:
     return [path for path in paths if printable(path) == path and " " not in path]
 
 
+#: Each drive takes a script, and each network is compared with those of all hosts.
+_MOST_DRIVES, _MOST_NETWORKS = 2048, 256
 #: Characters of a host's text; what was made printable is checked once more.
 _LONGEST = 4096
 #: What a person reads: a serial number with an escape sequence loses it.
@@ -119,8 +121,8 @@ class HostHardware:
     memory: Count
     free: Count
     versions: dict[Text, Text]
-    networks: tuple[HostNetwork, ...]
-    drives: tuple[HostDrive, ...]
+    networks: Annotated[tuple[HostNetwork, ...], Field(max_length=_MOST_NETWORKS)]
+    drives: Annotated[tuple[HostDrive, ...], Field(max_length=_MOST_DRIVES)]
     #: As we call it, whatever it says.
     name: str = ""
 

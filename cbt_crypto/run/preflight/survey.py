@@ -158,6 +158,8 @@ def _space(site: Site, host: str, data_bytes_per_osd: int) -> Space:
 _BEGIN = "@cbt-crypto-requirement"
 #: Characters of an answer that cannot be read.
 _SHOWN = 80
+#: And of anything that is found: a host may say as much as it likes, which nobody reads.
+_LONGEST = 5000
 _CLOCK = "@cbt-crypto-clock"
 _TIMEOUT_S = 120
 
@@ -174,7 +176,8 @@ class HostFinding:
 
     def __post_init__(self) -> None:
         for name, text in vars(self).items():
-            object.__setattr__(self, name, text if text is None else one_line(text))
+            told = text if text is None else one_line(text[:_LONGEST])
+            object.__setattr__(self, name, told)
 
 
 def survey(remote: Remote, hosts: Sequence[str], needs: Sequence[Requirement]) -> list[HostFinding]:

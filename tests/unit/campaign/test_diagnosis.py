@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from fake_hosts import FakeHosts
 
 from cbt_crypto.engine.embedded import common
 from cbt_crypto.hosts.remote import Remote
@@ -43,3 +44,9 @@ def test_a_daemon_that_has_ended_or_whose_number_is_another_s(tmp_path: Path) ->
 def test_a_host_that_does_not_answer(tmp_path: Path, shims: object) -> None:
     shims.dead("127.9.9.9")  # type: ignore[attr-defined]
     assert found(tmp_path, "127.9.9.9") == "; 127.9.9.9 does not answer"
+
+
+def test_a_host_with_megabytes_of_faults() -> None:
+    """They were printed, and made cell.json one that is too large to be read."""
+    hosts = FakeHosts(lambda host, command: f"{'x' * 5000}\n" * 2000)
+    assert len(diagnosis(hosts.remote(), Site("/t", "/c", "a", (), ()))) < 30_000

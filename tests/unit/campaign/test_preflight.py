@@ -305,3 +305,15 @@ def test_what_hosts_say_is_shown_without_what_a_terminal_obeys() -> None:
     printed = io.StringIO()
     table.show([finding], Console(file=printed, width=300))
     assert not set(evil) & set(printed.getvalue()) - set(" ]0;ownedon2J")
+
+
+def test_a_host_that_says_megabytes_of_itself() -> None:
+    """All of it was printed, in the table and below it, and took minutes."""
+    said = "fio is missing " * 100_000
+    clock = "\n@cbt-crypto-clock 1796000000.0\n"
+    answer = f"{clock}\n@cbt-crypto-requirement 0\n{said}\n{clock}"
+    found = survey(FakeHosts(lambda host, command: answer).remote(), ["a"], [NEEDS[0]])
+    printed, began = io.StringIO(), time.process_time()
+    table.show(found, Console(file=printed, width=80))
+    assert time.process_time() - began < 5 and len(printed.getvalue()) < 50_000
+    assert "error: a: fio is missing fio is missing" in printed.getvalue()

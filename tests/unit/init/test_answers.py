@@ -142,6 +142,14 @@ def test_an_answer_that_is_none(monkeypatch: pytest.MonkeyPatch, text: str) -> N
         look(monkeypatch, text)
 
 
+@pytest.mark.parametrize("part", ["drives", "networks"])
+def test_parts_that_no_host_has_so_many_of(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    """A host's 80,000 networks were compared for a day; a script was made for each drive."""
+    document = {**ANSWER, part: ANSWER[part] * 3000}
+    with pytest.raises(UsageError, match=rf"^h: answered with what no host has, at {part}"):
+        look(monkeypatch, json.dumps(document))
+
+
 @pytest.mark.parametrize("status", [None, 1])
 def test_what_it_says_without_end(monkeypatch: pytest.MonkeyPatch, status: Optional[int]) -> None:
     """Of 60 MB in one line all were printed."""
