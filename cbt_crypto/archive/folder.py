@@ -276,7 +276,8 @@ def usual_fill_rate(steps: list[dict[str, Any]]) -> Optional[float]:
     """MiB/s at which volumes were filled; of small ones that is mostly what goes before it."""
     filled = (step for step in steps if step.get("step") == "prefill" and step.get("mib"))
     rates = [step["mib"] / step["seconds"] for step in filled if step.get("seconds")]
-    return float(median(rates)) if rates else None
+    # What takes an age for nothing is no rate: its square is no number.
+    return max(float(median(rates)), 0.001) if rates else None
 
 
 def usual_seconds(steps: list[dict[str, Any]], kind: str, **about: Any) -> Optional[float]:

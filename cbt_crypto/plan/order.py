@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import random
@@ -10,7 +11,9 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Optional, TypeVar
 
-from cbt_crypto.archive.files import digest, read_json
+from cbt_crypto.archive.documents import CellDocument
+from cbt_crypto.archive.files import Malformed, digest
+from cbt_crypto.archive.folder import Folder
 from cbt_crypto.benchmarks.base import Scenario, share_of
 from cbt_crypto.cluster_overlays.base import Transition
 from cbt_crypto.errors import UsageError
@@ -393,7 +396,7 @@ class Pacing:
                 pace = LoadPace(until, baseline, together, turns=turns, beside=beside)
                 self._loads[load_key(cell)] = pace
             if until is not None and cell.path in done:
-                self.note(cell, read_json(archive / cell.path / "cell.json") or {})
+                self.note(cell, _state(archive, cell))
 
     def note(self, cell: Cell, state: Mapping[str, Any]) -> None:
         """A cell is finished; `state` is its cell.json."""
@@ -424,6 +427,14 @@ class Pacing:
     def settled(self) -> set[str]:
         """Paths of all cells that are not needed any more."""
         return {cell.path for cell in self._cells if self.is_settled(cell)}
+
+
+def _state(archive: Path, cell: Cell) -> dict[str, Any]:
+    """Its cell.json; empty where somebody else has put there what is none."""
+    with contextlib.suppress(Malformed):
+        noted = Folder(archive / cell.path).document("cell.json", CellDocument)
+        return {} if noted is None else noted.model_dump()
+    return {}
 
 
 def load_key(cell: Cell) -> str:

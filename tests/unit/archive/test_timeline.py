@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cbt_crypto.archive.folder import Timeline, steps_of, usual_seconds
+from cbt_crypto.plan.predict import Durations
+from cbt_crypto.plan.steps import Prefill, plan
 
 pytestmark = pytest.mark.unit
 
@@ -59,6 +63,16 @@ def test_a_time_that_is_no_number_of_seconds_predicts_nothing(
     steps = [{"step": "deploy", "seconds": seconds}, {"step": "deploy", "seconds": 3}, {}, 4]
     path.write_text(json.dumps({"format": 1, "steps": steps}))
     assert usual_seconds(steps_of(tmp_path), "deploy") == 3
+
+
+@pytest.mark.parametrize("mib", [1e-195, 5e-324])
+def test_a_fill_that_took_an_age_for_nothing(campaign_of: Any, mib: float) -> None:
+    """`plan --like` of somebody's archive ended in a traceback: the square was no number."""
+    steps = [{"step": "prefill", "mib": mib, "seconds": 1e8}]
+    benchmarks = {"rbd_single_client": {"vol_size": 1024, "time": 1}}
+    planned = plan(campaign_of(benchmarks=benchmarks)).steps
+    assert any(isinstance(step, Prefill) for step in planned)
+    assert math.isfinite(Durations(steps).uncertainty(planned))
 
 
 @pytest.mark.parametrize("link", [os.symlink, os.link])

@@ -7,6 +7,7 @@ from typing import Any, Callable
 
 import pytest
 
+from cbt_crypto.archive.files import write_json
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.order import Pacing
 from cbt_crypto.plan.steps import plan
@@ -79,3 +80,25 @@ def _campaign(campaign_of: Callable[..., Campaign], load: dict[str, Any]) -> Cam
     metrics = {key: load.pop(key) for key in ("metrics",) if key in load}
     benchmark = {"time": {**TIME, **metrics}, "vol_size": 50, "op_size": 4096, **load}
     return campaign_of(cluster=section, benchmarks={"rbd_single_client": benchmark})
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"block": 5}, {"block": {"iops": 5}}, {"block": {"iops": {"read": "fast"}}},
+        {"block": {"iops": {"read": [1]}}}, {"slices": "all"}, {"deployment": [1]},
+    ],
+)  # fmt: skip
+def test_a_cell_that_somebody_else_wrote(
+    campaign_of: Callable[..., Campaign], tmp_path: Path, forged: dict[str, Any]
+) -> None:
+    """`plan` and `run` on somebody's archive ended in a traceback, or blamed the hosts."""
+    campaign = _campaign(campaign_of, {})
+    cells = plan(campaign).to_measure
+    for cell in cells:
+        told = {"id": cell.id, "scenario": cell.scenario.name, "state": "finished",
+                "configuration": cell.configuration, "deployment": "d",
+                "block": {"iops": {"read": 1000.0}}}  # fmt: skip
+        write_json(tmp_path / cell.path / "cell.json", {**told, **forged})
+    pacing = Pacing(campaign, cells, tmp_path, {cell.path for cell in cells})
+    assert pacing.settled() == set()
