@@ -62,7 +62,10 @@ def pack_summary(document: Mapping[str, Any], target: Path, anonymized: bool) ->
 
 def _names(archive: Path) -> Iterator[str]:
     for folder, folders, files in os.walk(archive / "results"):
-        folders[:] = sorted(name for name in folders if not name.startswith(".incoming"))
+        # No deeper than what a pack may hold: Python calls itself for each level.
+        is_deep = len(Path(folder).relative_to(archive).parts) >= _DEEPEST
+        shown = [] if is_deep else [name for name in folders if not name.startswith(".incoming")]
+        folders[:] = sorted(shown)
         for name in sorted(files):
             path = Path(folder, name)
             try:

@@ -155,10 +155,17 @@ def _check_way(archive: Path, allowed: set[int]) -> None:
             )
 
 
+#: Of an archive's directories; a campaign has a few.
+_LEVELS = 100
+
+
 def check_links(archive: Path) -> None:
     """Raise UsageError for a link out of the archive, through which a run would write."""
     root = os.path.realpath(archive)
     for folder, directories, regular in os.walk(archive):
+        # Python calls itself for each, and ends where somebody has made thousands.
+        if len(Path(folder).relative_to(archive).parts) > _LEVELS:
+            raise UsageError(f"{archive}: has over {_LEVELS} levels of directories; remove them")
         for name in (*directories, *regular):
             path = os.path.join(folder, name)
             if not os.path.islink(path):

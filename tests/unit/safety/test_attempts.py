@@ -683,3 +683,19 @@ def test_two_who_clean_up_at_once(tmp_path: Path, campaign: Path) -> None:
     assert sum("tearing down" in text for text in said) == 1, said
     journal = (archive / "results" / "journal.jsonl").read_text()
     assert journal.count('"event": "end"') == 1
+
+
+def test_directories_of_very_many_levels(tmp_path: Path, campaign: Path) -> None:
+    """Python calls itself for each of them: a traceback, in `run`, `cleanup` and `pack`."""
+    archive = forged(tmp_path / "a", yaml.safe_load(campaign.read_text()))
+    (archive / "results/plan.json").write_text("{}")
+    where = archive / "results"
+    for _ in range(1500):
+        where = where / "d"
+        where.mkdir()
+    try:
+        assert "has over 100 levels of directories" in refused("cleanup", archive)
+        assert "has over 100 levels of directories" in run(campaign, "-a", archive)
+        assert started("pack", archive, "-o", tmp_path / "a.zip").returncode == 0
+    finally:
+        subprocess.run(["rm", "-rf", str(archive)], check=True)
