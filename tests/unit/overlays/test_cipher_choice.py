@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -86,6 +89,19 @@ def test_the_driver_in_use_is_the_one_of_the_highest_priority() -> None:
             "async": True,
         }
     ]
+
+
+@pytest.mark.parametrize(("name", "asked"), [("odd-xts", 2), ("known", 1)])
+def test_the_first_use_since_the_boot_is_no_speed(tmp_path: Path, name: str, asked: int) -> None:
+    """The kernel loads its module then: a machine that had just booted had 1.4 MiB/s, then 37."""
+    fake = tmp_path / "cryptsetup"
+    fake.write_text(f"#!/bin/sh\necho >> {tmp_path}/asked; wc -l < {tmp_path}/asked\n")
+    fake.chmod(0o755)
+    script = preparation.script(f"{name}-plain64", 512).replace("/proc/crypto", f"{tmp_path}/known")
+    (tmp_path / "known").write_text("name         : plain64(known)\nname         : cbc(odd)\n")
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    said = subprocess.check_output(["sh", "-euc", script], env={"PATH": path}, text=True)
+    assert said.split() == [str(asked)]
 
 
 def test_best_is_decided_by_what_hosts_measured(site: Any) -> None:
