@@ -172,12 +172,30 @@ class LoadRuns:
         """The measured runs of one row."""
         return [run for stretch in self.cells.get(value, ()) for run in stretch]
 
-    def figure(self, metric: Metric, value: Scalar) -> Optional[float]:
-        """A row's figure; made once, as all other rows are compared with the baseline's."""
+    def figure(self, metric: Metric, value: Scalar, runs: Sequence[Run]) -> Optional[float]:
+        """Of `runs` of a row; of all made once, as other rows are compared with the baseline's."""
+        if len(runs) < len(self.runs(value)):
+            return metric.of(runs, self.direction)
         key = (metric.key, value)
         if key not in self._figures:
             self._figures[key] = metric.of(self.runs(value), self.direction)
         return self._figures[key]
+
+    def together(self, *rows: Scalar) -> list[list[Run]]:
+        """The runs of rows that are compared: of the rounds in which all of them were measured.
+
+        The machine may be another in the next round, where only one of them was. All runs where
+        they have no round in common, as those of two archives.
+        """
+        runs = [self.runs(value) for value in rows]
+        rounds = [{(run.campaign, run.planned.iteration) for run in of_row} for of_row in runs]
+        common = set.intersection(*rounds)
+        if not common or all(of_row == common for of_row in rounds):
+            return runs
+        return [
+            [run for run in of_row if (run.campaign, run.planned.iteration) in common]
+            for of_row in runs
+        ]
 
     def values(self, metric: Metric, value: Scalar) -> list[repeats.Value]:
         """The logarithms of one row's runs that have this figure; made once."""
@@ -296,15 +314,17 @@ def _compare(
 
     None where one of them has no such figure, or a percent of it would mean nothing.
     """
-    measured, base = load.runs(value), load.runs(other)
-    figures = [load.figure(metric, row) for row in (value, other) if metric.better]
-    if not figures or figures[0] is None or not figures[1]:
+    if not metric.better:
+        return None
+    measured, base = load.together(value, other)
+    figures = load.figure(metric, value, measured), load.figure(metric, other, base)
+    if figures[0] is None or not figures[1]:
         return None
     percent = 100 * figures[0] / figures[1]
     if metric.test is Test.NONE:
         return Comparison(percent)
     if nothing := sum(load.gave_nothing(metric, row) for row in (value, other)):
-        all_runs = len(measured) + len(base) + sum(load.failed.get(v, 0) for v in (value, other))
+        all_runs = sum(len(load.runs(v)) + load.failed.get(v, 0) for v in (value, other))
         basis = f"{nothing} of {all_runs} cells of both rows failed or did no IO; no verdict"
         return Comparison(percent, basis=basis)
     if repeated is None:
