@@ -36,7 +36,7 @@ _PLANNED = (
     click.argument("config_file", type=_PATH, metavar="CONFIG.yaml"),
     click.option(
         "-a", "--archive", type=_PATH, metavar="DIR",
-        help="Directory for the results. Finished cells in it are kept; the rest is run.",
+        help="Directory of the results. Finished cells in it are not run again.",
     ),
     click.option(
         "-c", "--conf", type=_PATH, metavar="FILE",
@@ -45,11 +45,11 @@ _PLANNED = (
     checkout_option,
     click.option(
         "--only", multiple=True, metavar="PATTERN",
-        help="Run only cells whose label, as the plan prints it, contains this. Repeatable.",
+        help="Only cells whose label, as the plan prints it, contains this. Repeatable.",
     ),
     click.option(
         "--again", multiple=True, metavar="PATTERN",
-        help="Measure finished cells whose label contains this again. Old results are kept.",
+        help="Finished cells whose label contains this are run again. Old results are kept.",
     ),
 )  # fmt: skip
 _RUN = (

@@ -123,7 +123,8 @@ def _check_common(what: str, of: Mapping[str, Iterable[Any]], told: Mapping[str,
     first, *others = map(set, of.values())
     if others and first.isdisjoint(set().union(*others)):
         each = "; ".join(f"{name} has {has}" for name, has in told.items())
-        raise UsageError(f"the archives have no {what} in common, so none is compared: {each}")
+        way = "; cbt-crypto history shows both in one table" if "(with time " in each else ""
+        raise UsageError(f"the archives have no {what} in common, so none is compared: {each}{way}")
 
 
 def _check_loads(dimensions: Mapping[str, Iterable[Mapping[str, Scalar]]]) -> None:

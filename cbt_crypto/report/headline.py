@@ -238,17 +238,26 @@ def _ends(controls: Sequence[Comparison]) -> Optional[tuple[float, float]]:
     return (min(low for low, _ in known), max(high for _, high in known)) if known else None
 
 
+_AGAIN = "run the campaign again"
+
+
 def _control(report: Report, of: str = "", key: str = "iops") -> Iterator[str]:
     controls, ends = report.controls, _ends(report.controls)
     if key in report.distrusted:
         which = f"the verdicts{of}" if of else "these verdicts"
         yield f"Control{of}: DIFFERS from the baseline that it repeats; do not trust {which}."
     elif fault := fault_of_control(report):
-        low, high = ends or (100.0, 100.0)
-        most = max(high, 1e4 / low)
-        remedy = (f"believe no percentage between {1e4 / most:.0f} and {most:.0f}; measure more "
-                  "rounds, or longer", "run the campaign again")[report.lacks_control]  # fmt: skip
-        yield f"Control{of}: {fault}; {remedy}."
+        few = [cell.withheld.get(key) for cell in report.cells if is_control(report, cell)]
+        if report.lacks_control:
+            said = f"{few[0]}; measure longer" if few and few[0] else f"{fault}; {_AGAIN}"
+        else:
+            low, high = ends or (100.0, 100.0)
+            most = max(high, 1e4 / low)
+            said = (
+                f"{fault}; believe no loss of up to {100 - 1e4 / most:.0f} %, and no gain of up to "
+                f"{most - 100:.0f} %; measure more rounds, or longer"
+            )
+        yield f"Control{of}: {said}."
     elif ends:
         most = max(ends[1] - 100, 100 - ends[0], 1)
         unknown = (f"no difference found, but one of up to {most:.0f} % would not show: do not "

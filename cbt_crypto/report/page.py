@@ -300,6 +300,7 @@ def _sections(report: Report, figures: _PageCharts) -> Iterator[Element]:
         *_picture(report, figures),
         page_tables.summary(report),
         *page_tables.effects(report),
+        *_grids(report, text_of.definitions(report)),
         id="summary",
     )
     for number, (name, tables) in enumerate(report.by_scenario.items()):
@@ -311,9 +312,7 @@ def _sections(report: Report, figures: _PageCharts) -> Iterator[Element]:
             *loads,
             id=f"load-{number}",
         )
-    defined = _grids(report, text_of.definitions(report))
-    proved = configurations(report)
-    yield E.SECTION(E.H2("Configurations"), *defined, *proved, id="configurations")
+    yield E.SECTION(E.H2("Configurations"), *configurations(report), id="configurations")
     yield E.SECTION(E.H2("Environment"), *environment(report), id="environment")
     yield E.SECTION(E.H2("Method"), *_method(report), id="method")
 

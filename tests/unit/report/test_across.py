@@ -442,6 +442,11 @@ def test_single_archives_that_share_nothing_are_refused(synthetic: Any, tmp_path
     said = r"a has rbd 4 KiB random reads \(with iodepth \d+\); b has .* \(with iodepth 8\)"
     with pytest.raises(UsageError, match=said):
         compare(paths, ReportOptions())
+    timed = replace(shape, iodepth=128, parameters={"time": 20})
+    campaign = replace(campaign, scenarios=[timed])
+    paths["b"] = synthetic.write_archive(campaign, tmp_path / "long")
+    with pytest.raises(UsageError, match=r"\(with time 20\); cbt-crypto history shows both"):
+        compare(paths, ReportOptions())
     with pytest.raises(UsageError, match="give its name alone"):
         compare(paths, ReportOptions(), ["a=Plain"])
 

@@ -239,12 +239,14 @@ def test_a_control_agrees_only_where_a_small_loss_would_show(
     assert (report.headline[0] == said) == (spread == 1.0)
     if spread == 1.0:
         noisy = r"Control: too noisy \(the .* may be (\d+) to (\d{3,}) % of the first\); believe "
-        found = re.match(noisy + r"no percentage between (\d+) and (\d{3,}); measure more", said)
+        # Losses, as the sentences below it have: with `--loss`, no percentage is of the baseline.
+        range_of = r"no loss of up to (\d+) %, and no gain of up to (\d+) %; measure more"
+        found = re.match(noisy + range_of, said)
         assert found, said
-        low, high, least, most = map(float, found.groups())
+        low, high, lost, gained = map(float, found.groups())
         # A loss beyond what the same configuration has by chance stands beside this sentence.
-        assert most == pytest.approx(max(high, 1e4 / low), rel=0.05)
-        assert least == pytest.approx(1e4 / most, rel=0.05)
+        assert 100 + gained == pytest.approx(max(high, 1e4 / low), rel=0.05)
+        assert 100 - lost == pytest.approx(1e4 / (100 + gained), rel=0.05)
         return
     found = re.fullmatch(
         r"Control: (?:agrees within (\d+) %\.|no difference found, but one of up to (\d+) % would "
