@@ -442,13 +442,25 @@ def test_single_archives_that_share_nothing_are_refused(synthetic: Any, tmp_path
     said = r"a has rbd 4 KiB random reads \(with iodepth \d+\); b has .* \(with iodepth 8\)"
     with pytest.raises(UsageError, match=said):
         compare(paths, ReportOptions())
-    timed = replace(shape, iodepth=128, parameters={"time": 20})
-    campaign = replace(campaign, scenarios=[timed])
-    paths["b"] = synthetic.write_archive(campaign, tmp_path / "long")
-    with pytest.raises(UsageError, match=r"\(with time 20\); cbt-crypto history shows both"):
-        compare(paths, ReportOptions())
     with pytest.raises(UsageError, match="give its name alone"):
         compare(paths, ReportOptions(), ["a=Plain"])
+
+
+def test_archives_that_measured_for_other_times_are_sent_to_history(
+    synthetic: Any, tmp_path: Path
+) -> None:
+    paths = {}
+    for name, seconds in (("a", 6), ("b", 20)):
+        shape = synthetic.SyntheticScenario(
+            "rbd", 1, 1, (4096,), ("randread",), parameters={"time": seconds}
+        )
+        campaign = synthetic.SyntheticCampaign(
+            scenarios=[shape], configurations=["Plain", "LUKS"], seconds=seconds,
+            load=lambda cell: synthetic.Load(1000.0, 2.0),
+        )  # fmt: skip
+        paths[name] = synthetic.write_archive(campaign, tmp_path / name)
+    with pytest.raises(UsageError, match=r"\(with time 20\); cbt-crypto history shows both"):
+        compare(paths, ReportOptions())
 
 
 def _edited(place: Path, edit: Callable[[Any], None]) -> None:
