@@ -203,10 +203,5 @@ def _parsed(site: Site, outputs: HostOutputs) -> dict[str, Any]:
     for host, output in outputs.items():
         for line in filter(lambda line: line.startswith("{"), output.splitlines()):
             with contextlib.suppress(ValueError):
-                for name, about in json.loads(line).items():
-                    if name.startswith("osd."):
-                        daemons.update(site.own(host, {name: about}))
-                    else:
-                        is_other = daemons.get(name, about) != about
-                        daemons[f"{name} on {host}" if is_other else name] = about
+                daemons.update(site.heard(host, json.loads(line), daemons))
     return daemons

@@ -332,11 +332,8 @@ class CephOptions(Overlay):
             except (ValueError, TypeError):
                 said = {}
                 found[f"the daemons on {host}"] = {"error": f"printed {daemons[-200:]!r}"}
-            for who, facts in said.items():
-                if who.startswith(("mon.", "mgr.")):
-                    # One that two hosts speak for is judged by the word of each.
-                    found[f"{who} on {host}" if found.get(who, facts) != facts else who] = facts
-            found.update(site.own(host, said))
+            of_daemons = {w: f for w, f in said.items() if w.startswith(("osd.", "mon.", "mgr."))}
+            found.update(site.heard(host, of_daemons, found))
             names = self._of_clients()
             if names and host in site.active_clients:
                 values = client.strip().split(" ")

@@ -197,6 +197,12 @@ class Site:
         own, said = self._names_by_host.get(host, set()), dict(answers).items()
         return {key: value for key, value in said if {key, str(key).partition(" ")[0]} & own}
 
+    def heard(self, host: str, said: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+        """What `host` says of its OSDs, and of monitors and managers beside what others said."""
+        others = ((who, about) for who, about in said.items() if not who.startswith("osd."))
+        told = {w if known.get(w, a) == a else f"{w} on {host}": a for w, a in others}
+        return {**told, **self.own(host, said)}
+
     @cached_property
     def _names_by_host(self) -> Mapping[str, set[str]]:
         by_host: dict[str, set[str]] = {}
