@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import multiprocessing
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
@@ -107,6 +108,21 @@ def test_a_cache_of_another_user_s(
             assert "can be written to by another user" in str(done.exception)
 
 
+@contextlib.contextmanager
+def photo_mounted(own: Path, there: Path) -> Iterator[Path]:
+    """Somebody's directory, which has a photo, bound to another place; the photo's own path."""
+    own.mkdir()
+    there.mkdir(parents=True)
+    photo = own / "photo"
+    photo.touch()
+    if subprocess.run(["mount", "--bind", own, there], check=False).returncode != 0:
+        pytest.skip("may not mount")
+    try:
+        yield photo
+    finally:
+        subprocess.run(["umount", there], check=True)
+
+
 @pytest.mark.parametrize("place", [".", "node0/keep it"])
 @pytest.mark.parametrize("words", [["down"], ["up", "--kind", "vm"]])
 def test_what_is_mounted_in_a_lab_is_not_emptied(
@@ -115,39 +131,25 @@ def test_what_is_mounted_in_a_lab_is_not_emptied(
     """`lab down` emptied what somebody had bound there, and ended in a traceback."""
     monkeypatch.setattr(lifecycle, "find", lambda name: None)
     monkeypatch.setattr("cbt_crypto.lab.vm.check_machine", lambda shape: None)
-    own, there = tmp_path / "own", shape.lab_dir("default") / place
-    own.mkdir()
-    (own / "photo").touch()
-    there.mkdir(parents=True)
-    if subprocess.run(["mount", "--bind", own, there], check=False).returncode != 0:
-        pytest.skip("may not mount")
-    try:
+    there = shape.lab_dir("default") / place
+    with photo_mounted(tmp_path / "own", there) as photo:
         done = CliRunner().invoke(lab, words)
-    finally:
-        subprocess.run(["umount", there], check=True)
     assert isinstance(done.exception, (UsageError, SystemExit)), done.exception
     assert f"{there.resolve()} is mounted in lab default's directory; unmount it" in (
         f"{done.exception}{done.output}"
     )
-    assert (own / "photo").exists()
+    assert photo.exists()
 
 
 @pytest.mark.parametrize("place", [".", "0123456789ab/root/home"])
 def test_what_is_mounted_in_an_image_is_not_emptied(tmp_path: Path, place: str) -> None:
     """As who looks into an image by chroot binds /home and /dev there: `--image` emptied them."""
-    own, there = tmp_path / "own", cache_dir() / "images" / place
-    own.mkdir()
-    (own / "photo").touch()
-    there.mkdir(parents=True)
-    if subprocess.run(["mount", "--bind", own, there], check=False).returncode != 0:
-        pytest.skip("may not mount")
-    try:
+    there = cache_dir() / "images" / place
+    with photo_mounted(tmp_path / "own", there) as photo:
         done = CliRunner().invoke(lab, ["down", "--image"])
-    finally:
-        subprocess.run(["umount", there], check=True)
     assert isinstance(done.exception, UsageError), done.exception
     assert f"{there.resolve()} is mounted in an image of labs; unmount it" in str(done.exception)
-    assert (own / "photo").exists()
+    assert photo.exists()
     assert CliRunner().invoke(lab, ["down", "--image"]).exit_code == 0
     assert not (cache_dir() / "images").exists()
 
