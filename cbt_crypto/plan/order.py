@@ -431,10 +431,10 @@ class Pacing:
 
 def _state(archive: Path, cell: Cell) -> dict[str, Any]:
     """Its cell.json; empty where somebody else has put there what is none."""
+    noted = None
     with contextlib.suppress(Malformed):
         noted = Folder(archive / cell.path).document("cell.json", CellDocument)
-        return {} if noted is None else noted.model_dump()
-    return {}
+    return {} if noted is None else noted.model_dump()
 
 
 def load_key(cell: Cell) -> str:

@@ -70,14 +70,14 @@ class _Row:
 
 
 #: Not what is measured, but for how long.
-_LENGTHS = {"time", "ramp"}
+LENGTHS = {"time", "ramp"}
 
 
 def _rows(reports: Iterable[tuple[str, Report]], apart: str = "") -> list[_Row]:
     """Rows of the same workload together; `apart` is the dimension that tells archives apart."""
     named = [(name, report, table) for name, report in reports for table in report.tables]
     told = ((c.dimensions, r.baseline.dimension) for _, r, table in named for c in table.cells)
-    apart_by = {scenario: {*names} - _LENGTHS for scenario, names in varied(told).items()}
+    apart_by = {scenario: {*names} - LENGTHS for scenario, names in varied(told).items()}
     found: dict[tuple[str, str], dict[str, ReportCell]] = {}
     for name, _, table in named:
         for section in table.sections:

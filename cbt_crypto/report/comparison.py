@@ -21,7 +21,7 @@ from cbt_crypto.archive.files import Malformed, Problem
 from cbt_crypto.archive.folder import Archive, Folder, open_archive
 from cbt_crypto.errors import UsageError
 from cbt_crypto.report import wording
-from cbt_crypto.report.across import began, files_differ, minute, sentences
+from cbt_crypto.report.across import LENGTHS, began, files_differ, minute, sentences
 from cbt_crypto.report.build import assemble, read_runs
 from cbt_crypto.report.figures.group import baseline_of, chosen_cells
 from cbt_crypto.report.model import Report, ReportOptions
@@ -118,12 +118,13 @@ def _holds_several(path: Path) -> bool:
     return len({cell.configuration for cell in open_archive(path).plan.cells}) > 1
 
 
-def _check_common(what: str, of: Mapping[str, Iterable[Any]], told: Mapping[str, str]) -> None:
+def _check_common(
+    what: str, of: Mapping[str, Iterable[Any]], told: Mapping[str, str], way: str = ""
+) -> None:
     """Raise UsageError where the first archive has nothing `of` this in common with another one."""
     first, *others = map(set, of.values())
     if others and first.isdisjoint(set().union(*others)):
         each = "; ".join(f"{name} has {has}" for name, has in told.items())
-        way = "; cbt-crypto history shows both in one table" if "(with time " in each else ""
         raise UsageError(f"the archives have no {what} in common, so none is compared: {each}{way}")
 
 
@@ -147,7 +148,10 @@ def _check_loads(dimensions: Mapping[str, Iterable[Mapping[str, Scalar]]]) -> No
         apart = ", ".join(f"{key} {' and '.join(of)}" for key, of in values.items() if of)
         told[name] = f"{', '.join(loads)}{f' (with {apart})' if apart else ''}"
     of = {name: [tuple(c.get(k) for k in keys) for c in cells] for name, cells in found.items()}
-    _check_common("workload", of, told)
+    # Where nothing else differs.
+    is_told = varied and LENGTHS.issuperset(varied)
+    way = "; cbt-crypto history shows both in one table" if is_told else ""
+    _check_common("workload", of, told, way)
 
 
 def _load(cell: Mapping[str, Scalar]) -> str:

@@ -238,18 +238,16 @@ def _ends(controls: Sequence[Comparison]) -> Optional[tuple[float, float]]:
     return (min(low for low, _ in known), max(high for _, high in known)) if known else None
 
 
-_AGAIN = "run the campaign again"
-
-
 def _control(report: Report, of: str = "", key: str = "iops") -> Iterator[str]:
     controls, ends = report.controls, _ends(report.controls)
     if key in report.distrusted:
         which = f"the verdicts{of}" if of else "these verdicts"
         yield f"Control{of}: DIFFERS from the baseline that it repeats; do not trust {which}."
     elif fault := fault_of_control(report):
-        few = [cell.withheld.get(key) for cell in report.cells if is_control(report, cell)]
         if report.lacks_control:
-            said = f"{few[0]}; measure longer" if few and few[0] else f"{fault}; {_AGAIN}"
+            few = (cell.withheld.get(key) for cell in report.cells if is_control(report, cell))
+            why = next(filter(None, few), None)
+            said = f"{why}; measure longer" if why else f"{fault}; run the campaign again"
         else:
             low, high = ends or (100.0, 100.0)
             most = max(high, 1e4 / low)

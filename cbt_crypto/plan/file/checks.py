@@ -344,11 +344,8 @@ def _sentence(model: type[BaseModel], location: KeyPath, detail: Mapping[str, An
         return f"{_MUST_BE[kind]}, not {_shown(given)}{_hint(kind, location, given)}"
     message = str(detail["msg"]).removeprefix("Value error, ").removeprefix("Input ")
     shown = "" if isinstance(given, dict) else f", not {_shown(given)}"
-    write = ""
-    if kind == "multiple_of" and isinstance(given, int):
-        # 4000 is meant for 4 KiB, and a million for a MiB.
-        write = f"; write {1 << round(math.log2(max(given, 512)))}"
-    return f"{message[:1].lower()}{message[1:]}{shown}{write}"
+    hint = _hint(kind, location, given) if kind == "multiple_of" else ""
+    return f"{message[:1].lower()}{message[1:]}{shown}{hint}"
 
 
 #: What fio, and people, call keys.
@@ -366,6 +363,9 @@ def _hint(kind: str, location: KeyPath, given: Any) -> str:
             return "; write {} for an empty one"
         inside = _INSIDE.get(str(location[-2])) if len(location) > 1 else None
         return f"; write {inside.format(given)}" if inside and isinstance(given, str) else ""
+    if kind == "multiple_of":
+        # 4000 is meant for 4 KiB, and a million for a MiB.
+        return f"; write {1 << round(math.log2(max(given, 512)))}"
     if kind == "string_type" and isinstance(given, list) and len(given) == 1:
         return f"; write {given[0]}"
     if isinstance(given, int) and location[-1] in ("osd_memory_target", "osd_file_size"):

@@ -317,10 +317,10 @@ def _compare(
     if not metric.better:
         return None
     measured, base = load.together(value, other)
-    figures = load.figure(metric, value, measured), load.figure(metric, other, base)
-    if figures[0] is None or not figures[1]:
+    figure, of_base = load.figure(metric, value, measured), load.figure(metric, other, base)
+    if figure is None or not of_base:
         return None
-    percent = 100 * figures[0] / figures[1]
+    percent = 100 * figure / of_base
     if metric.test is Test.NONE:
         return Comparison(percent)
     if nothing := sum(load.gave_nothing(metric, row) for row in (value, other)):
