@@ -216,6 +216,9 @@ def check_unused(path: str, ours: Any = None, patience_s: float = _PATIENCE_S) -
 
 def _check_writers(folder: str) -> None:
     users = writers(folder)
+    if users:  # losetup or smartd has any drive open for a moment
+        time.sleep(1)
+        users = writers(folder)
     if users:
         raise Refused("is held open by {}; name another device".format(", ".join(users)))
 

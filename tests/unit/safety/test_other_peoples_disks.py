@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from cbt_crypto.engine.choice import embedded
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.devices import destroy
-from cbt_crypto.hosts.devices.identity_on_host import TAG
+from cbt_crypto.hosts.devices.identity_on_host import TAG, check_unused
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.plan.file import read_campaign
 from cbt_crypto.plan.order import cells_of
@@ -154,6 +155,23 @@ def test_a_disk_that_a_virtual_machine_has_open(bench: Bench) -> None:
         user.kill()
         user.wait()
     assert not disk.read_bytes().strip(b"\0")
+
+
+def test_a_disk_that_a_program_had_open_for_a_moment(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As losetup looks for a free one; the campaign was refused."""
+    _, place = bench.disk("disk")
+    with open(place, "r+b") as opened:
+        user = subprocess.Popen(["sleep", "30"], stdin=opened)
+
+    def until_it_ends(_: float) -> None:
+        user.kill()
+        user.wait()
+
+    monkeypatch.setattr(time, "sleep", until_it_ends)
+    check_unused(place)
+    assert user.poll() is not None
 
 
 #: Opens a device in a thread whose descriptors are its own; its process's first may end before.
