@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -23,6 +24,8 @@ from cbt_crypto.plan.predict import Forecast
 #: Of a campaign's time, at most this part is waited for it.
 _SHARE = 0.05
 _PATIENCE_S = 60.0
+#: Without a bar, a line says this often what still goes on: CI servers end what is silent.
+_SILENT_S = 120.0
 
 
 class SoFar:
@@ -103,6 +106,7 @@ class CampaignProgress:
         self._forecast = forecast
         self._archive = archive
         self._has_measured = self._is_fill_told = False
+        self._is_over = threading.Event()
         self._state: dict[str, Any] = {}
         self._bar: Optional[_Bar] = None
         self._so_far: Optional[SoFar] = None
@@ -125,10 +129,20 @@ class CampaignProgress:
     def __enter__(self) -> Self:
         if self._bar:
             self._bar.start()
+        else:
+            threading.Thread(target=self._tell_it_goes_on, daemon=True).start()
         return self
+
+    def _tell_it_goes_on(self) -> None:
+        told = ""
+        while not self._is_over.wait(_SILENT_S):
+            if told and self._state["phase"] == told:
+                self._line(f"still: {told}")
+            told = self._state.get("phase", "")
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         """Remove the bar; progress.json says from now on that the campaign ended, or stopped."""
+        self._is_over.set()
         if self._bar:
             self._bar.stop()
         self._write("ended" if error is None else "stopped", ended=True)
@@ -142,9 +156,12 @@ class CampaignProgress:
             self._bar.doing, self._bar.now = text, ""
             self._bar.refresh()
         else:
-            minutes, seconds = divmod(int(time.monotonic() - self._started), 60)
-            line = Text(f"[{minutes:3d}:{seconds:02d}] {printable(text)}")
-            self._console.print(line, soft_wrap=True)
+            self._line(text)
+
+    def _line(self, text: str) -> None:
+        minutes, seconds = divmod(int(time.monotonic() - self._started), 60)
+        line = Text(f"[{minutes:3d}:{seconds:02d}] {printable(text)}")
+        self._console.print(line, soft_wrap=True)
 
     def cell(self, label: str) -> None:
         """Count a cell that begins; `label` names it in the bar and in progress.json."""

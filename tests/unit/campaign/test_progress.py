@@ -160,3 +160,15 @@ class _Known:
 
     def cell_done(self) -> None:
         """Nothing."""
+
+
+def test_what_takes_long_is_told_again_without_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two lines of a log were minutes, and nothing said whether it went on."""
+    monkeypatch.setattr("cbt_crypto.run.progress._SILENT_S", 0.01)
+    output = io.StringIO()
+    with CampaignProgress(Console(file=output), cells=1, seconds=20) as progress:
+        progress.phase("deploy LUKS")
+        ends = time.monotonic() + 60
+        while "still: deploy LUKS" not in output.getvalue() and time.monotonic() < ends:
+            time.sleep(0.01)
+    assert re.search(r"\] deploy LUKS\n\[  0:\d\d\] still: deploy LUKS\n", output.getvalue())
