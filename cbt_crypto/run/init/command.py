@@ -250,7 +250,12 @@ def init(
     remote = Remote(engine.common, _TMP_DIR, user)
     names = expand(host_list or "") if inventory is None else of_inventory(inventory, host_list)
     with console.status(f"asking {counted(len(names), 'host')} what they have"):
-        hosts = hardware.read_hardware(remote, names, _TMP_DIR)
+        try:
+            hosts = hardware.read_hardware(remote, names, _TMP_DIR)
+        except UsageError as error:
+            raise UsageError(
+                f"{error}\n{output}: not written, as all hosts have to answer"
+            ) from None
     show(hosts, console)
     proposal = proposed.propose(hosts)
     show_proposal(proposal, console)

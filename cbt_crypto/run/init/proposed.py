@@ -89,7 +89,7 @@ def propose(hosts: Sequence[HostHardware]) -> Proposal:
         network_is_shared=is_shared,
         osds_per_node=count,
         replication=replication,
-        pg_num=_pg_num(count * len(osds), replication),
+        pg_num=max(1, 2 ** round(math.log2(count * len(osds) * _PGS_PER_OSD / replication))),
         memory_target=_memory_target(memory),
         is_short_of_memory=memory < _LEAST_TARGET,
         file_bytes=None if per_node else _file_bytes(osds, count),
@@ -154,11 +154,6 @@ def _leads_to_all(network: HostNetwork, hosts: Sequence[HostHardware]) -> bool:
         for host in hosts
     ]
     return all(found) and len(set.union(*found)) == sum(map(len, found))
-
-
-def _pg_num(osds: int, replication: int) -> int:
-    """The power of two nearest to 100 PGs an OSD."""
-    return max(1, int(2 ** math.floor(math.log2(osds * _PGS_PER_OSD / replication) + 0.5)))
 
 
 def _memory_target(bytes_each: int) -> int:

@@ -160,6 +160,17 @@ def test_what_it_says_without_end(monkeypatch: pytest.MonkeyPatch, status: Optio
     assert str(said.value).startswith("h: cannot be ") and len(str(said.value)) < 500
 
 
+def test_where_a_host_does_not_answer_no_file_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one that did not answer only that was said, and the file was looked for."""
+    monkeypatch.setattr(hardware.Remote, "attempt", lambda *_: {"h": HostResult("", "no", None)})
+    path = tmp_path / "c.yaml"
+    done = CliRunner().invoke(cbt_crypto, ["init", "--hosts=h", "-o", str(path)])
+    assert done.exit_code == 2 and not path.exists()
+    assert f"{path}: not written, as all hosts have to answer" in done.output.replace("\n", "")
+
+
 @pytest.mark.parametrize("user", ["-oProxyCommand=x", LINE, "a b", ""], ids=repr)
 def test_a_user_that_is_none(tmp_path: Path, user: str) -> None:
     """It was given to ssh, and would have been written into the file, as it was."""
