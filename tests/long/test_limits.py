@@ -45,11 +45,8 @@ BENCHMARKS = {
         **_IO, "iodepth": 8, "mode": "randread", "op_size": 4096, "volumes_per_client": 1,
     },
 }  # fmt: skip
-#: fio as a client that computes for 4 ms on each of its IOs.
-_BUSY_FIO = """#!/bin/sh
-case "$*" in *--time_based*) set -- "$@" --thinktime=4000 --thinktime_spin=4000 ;; esac
-exec fio "$@"
-"""
+#: What has fio compute for 4 ms on each of its reads.
+_BUSY_READS = ROOT / "tests" / "programs" / "busy_reads.c"
 _THROTTLE = Path("/sys/fs/cgroup/blkio")
 _SHAPED = "ip link set lo up && tc qdisc add dev lo root tbf rate 100mbit burst 256k limit 10m"
 _WRITES_A_SECOND = 30
@@ -130,8 +127,9 @@ def named(disk: Path) -> dict[int, list[str]]:
         disk, 13371, control=False, order="sequential", iterations=TIMES,
         pool_profiles={"rbd": {"pg_size": 16, "pgp_size": 16, "replication": 1}},
     )  # fmt: skip
-    busy_fio = disk / "fio"
-    busy_fio.write_text(_BUSY_FIO)
+    busy_fio, library = disk / "fio", disk / "busy_reads.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", library, _BUSY_READS], check=True)
+    busy_fio.write_text(f'#!/bin/sh\nLD_PRELOAD={library} exec fio "$@"\n')
     busy_fio.chmod(0o755)
     client = {**BENCHMARKS["rbd_multi_client"], "fio_cmd": str(busy_fio)}
     document = {"cluster": cluster, "benchmarks": {**BENCHMARKS, "rbd_multi_client": client}}
