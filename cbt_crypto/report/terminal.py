@@ -28,7 +28,7 @@ from cbt_crypto.report.model import (
 )
 from cbt_crypto.report.why import CORRELATION, explained
 from cbt_crypto.report.wording import Grid, map_text
-from cbt_crypto.units import counted
+from cbt_crypto.units import counted, grouped
 
 #: From this width on there is room for a bar beside each percent.
 _WITH_BARS = 116
@@ -75,7 +75,7 @@ def show(report: Report, console: Console) -> None:
 
 
 def _answer(report: Report, console: Console) -> None:
-    said = (report.headline, "bold"), (report.limits, "yellow"), (report.control, "bold red")
+    said = (report.headline, "bold"), (report.limits, "yellow")
     for sentences, style in said:
         for sentence in sentences:
             console.print(Text(sentence, style))
@@ -251,7 +251,10 @@ def _show_table(report: Report, table: Table, layout: _Layout, console: Console)
 
 
 def _name(cell: ReportCell, marks: Sequence[int]) -> Text:
-    shown = ",".join(map(str, marks[:_MOST_MARKS])) + (",..." if marks[_MOST_MARKS:] else "")
+    # Neighbours have one distance to their place: [1-5,7].
+    runs = list(grouped((mark - n, mark) for n, mark in enumerate(marks)).values())
+    said = [f"{run[0]}-{run[-1]}" if run[2:] else ",".join(map(str, run)) for run in runs]
+    shown = ",".join(said[:_MOST_MARKS]) + (",..." if said[_MOST_MARKS:] else "")
     return Text.assemble(f"  {cell.name}", (f" [{shown}]" if marks else "", "yellow"))
 
 
