@@ -53,14 +53,12 @@ def lab_environment(directory: Path) -> dict[str, str]:
     return {**os.environ, _LAB: mark_of(directory)}
 
 
-def of_lab(directory: Path) -> list[int]:
-    """Ids of the processes marked with `directory` or something below it."""
-    return [process.pid for process in _of_lab(directory)]
+def of_lab(directory: Path, is_lost: bool = False) -> list[int]:
+    """Ids of the processes marked with `directory` or something below it.
 
-
-def of_lost_lab(directory: Path) -> list[int]:
-    """Ids of those marked with a directory of that path, which need not have been this one."""
-    return [process.pid for process in _of_lab(directory, is_lost=True)]
+    `is_lost`: with a directory of that path, which need not have been this one.
+    """
+    return [process.pid for process in _of_lab(directory, is_lost)]
 
 
 def end_lab(directory: Path) -> None:

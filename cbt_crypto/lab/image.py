@@ -211,11 +211,6 @@ def size() -> int:
     return int(told.split()[0]) if told else 0
 
 
-def remove_all() -> None:
-    """Remove every cached image. The next `lab up` builds one again."""
-    _remove_tree(images_dir())
-
-
 def _building(image: Image, steps: Steps) -> contextlib.AbstractContextManager[None]:
     waiting = "Waiting for another process that builds the same image"
     return locked(image.directory.with_suffix(".lock"), lambda: steps.begin(waiting))
@@ -226,7 +221,7 @@ def _build(image: Image, suite: str, steps: Steps, mirror: Optional[str]) -> Non
     need_space(image.directory, _BUILD_SPACE, "building the lab image")
     steps.begin("Building the lab image, once (about 3 minutes)")
     unfinished = image.directory.with_suffix(".unfinished")
-    _remove_tree(unfinished)
+    remove_tree(unfinished)
     unfinished.mkdir(parents=True)
     log = image.directory.with_suffix(".log")
     log.unlink(missing_ok=True)
@@ -238,7 +233,7 @@ def _build(image: Image, suite: str, steps: Steps, mirror: Optional[str]) -> Non
         # The tree belongs to ids that only a user namespace has: keep what everybody can read.
         steps.detail("making its file system")
         _make_system(new.root, new.system, log)
-        _remove_tree(new.root)
+        remove_tree(new.root)
     unfinished.rename(image.directory)
 
 
@@ -288,7 +283,8 @@ def add_partition(disk: Path) -> None:
         file.write(struct.pack("<440sIH64sH", b"", _DISK_ID, 0, entry, 0xAA55))
 
 
-def _remove_tree(tree: Path) -> None:
+def remove_tree(tree: Path) -> None:
+    """Remove an image, or all there are: the next `lab up` builds one again."""
     check_mounts(tree, "an image of labs")
     try:
         shutil.rmtree(tree)

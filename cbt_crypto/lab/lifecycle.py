@@ -110,7 +110,7 @@ def remove_images() -> None:
             raise UsageError(
                 f"lab {users[0]} uses the image; stop it first with lab down, then repeat this"
             )
-        image.remove_all()
+        image.remove_tree(image.images_dir())
 
 
 def dead_nodes(lab: Lab) -> list[str]:
@@ -132,7 +132,7 @@ def down(name: str) -> bool:
 
 def _check_lost(directory: Path) -> None:
     """Raise RunError where what a lab had outlives its directory, which told what is the lab's."""
-    pids = map(str, marked_processes.of_lost_lab(directory))
+    pids = map(str, marked_processes.of_lab(directory, is_lost=True))
     left = [*(f"process {pid}" for pid in pids), *namespace.lost(directory)]
     if left:
         raise RunError(
