@@ -497,7 +497,6 @@ def gate(
         with contextlib.ExitStack() as stack:
             options = ReportOptions(baseline=baseline)
             built = build(_unpacked_path(archive, stack, "gate"), options)
-        built = gate.by_figure(built, metric)
         findings = gate.findings(built, question, only)
         lines = [*(one.line for one in findings), *gate.closing(built, question, findings)]
         documents = (

@@ -29,7 +29,7 @@ from cbt_crypto.report import wording
 from cbt_crypto.report.anonymize import anonymized, safe
 from cbt_crypto.report.figures import doubts, interval
 from cbt_crypto.report.figures.conclusion import conclude
-from cbt_crypto.report.figures.doubts import control_differs, control_of, control_sentences
+from cbt_crypto.report.figures.doubts import control_of
 from cbt_crypto.report.figures.factors import effects
 from cbt_crypto.report.figures.group import (
     SectionRuns,
@@ -43,7 +43,7 @@ from cbt_crypto.report.figures.group import (
 from cbt_crypto.report.figures.interval import Comparisons, KnownSpread, LoadRuns
 from cbt_crypto.report.figures.metric import BY_KEY, FROM_MEMORY, OVERWRITTEN, without
 from cbt_crypto.report.figures.of_runs import withheld
-from cbt_crypto.report.headline import headline, limits
+from cbt_crypto.report.headline import control_states, headline, limits
 from cbt_crypto.report.model import (
     Comparison,
     Pair,
@@ -174,14 +174,12 @@ def assemble(
     cells = chosen_cells(archive.plan.cells, options, baseline)
     tables = _shown(all_tables, cells) if options.only else all_tables
     shown = {cell.path for cell in cells}
-    # A throughput that the file asked for says nothing by itself.
-    free = [table for table in tables if table.dimensions.get("rate", "max") == "max"]
     report = Report(
         title=archive.plan.title,
         baseline=baseline,
         options=options,
         tables=tables,
-        conclusions=conclude(free, archive.plan.configurations),
+        conclusions=(),
         environment={} if environment is None else environment.model_dump(mode="json"),
         configurations=archive.plan.configurations,
         cluster=wording.mapping(archive.plan.document.get("cluster")),
@@ -194,6 +192,9 @@ def assemble(
         records=tuple(
             record.table(r for run in runs if run.planned.path in shown for r in run.records)
         ),
+        control_states=control_states(all_tables, control)
+        if tested is None
+        else tested.control_states,
         verdicts=comparisons.count("iops"),
         family={key: comparisons.family(key) for key in BY_KEY},
         is_unfinished=any(
@@ -202,28 +203,8 @@ def assemble(
             for cell in table.cells
         ),
     )
-    if control is not None or tested is not None:
-        report = _with_control(report, all_tables, control, tested)
-    told = headline(report, _tested(report, all_tables, control))
-    report = safe(replace(report, headline=told, limits=tuple(limits(report))))
+    report = safe(_concluded(report, _tested(report, all_tables, control)))
     return anonymized(report) if options.anonymize else report
-
-
-def _with_control(
-    report: Report, tables: Sequence[Table], control: Optional[str], tested: Optional[Report]
-) -> Report:
-    if control is None:
-        parts = ("control", "distrusted", "controls", "lacks_control")
-        return replace(report, **{part: getattr(tested, part) for part in parts})
-    rows = [row for table in tables for row in table.cells]
-    controls = [row.comparisons["iops"] for row in rows if row.name == control and row.comparisons]
-    return replace(
-        report,
-        control=tuple(control_sentences(tables, control)),
-        distrusted=tuple(dict.fromkeys(key for key, *_ in control_differs(tables, control))),
-        controls=tuple(controls),
-        lacks_control=not controls and any(row.comparisons for row in rows),
-    )
 
 
 def _lacking(loads: Iterable[LoadRuns], control: Optional[str]) -> set[Optional[Scalar]]:
@@ -239,7 +220,41 @@ def _tested(
     by_archive = grouped((table.dimensions.get(ARCHIVE), table) for table in tables)
     if control is None or len(by_archive) < 2:
         return {}
-    return {name: _with_control(report, own, control, None) for name, own in by_archive.items()}
+    return {
+        name: replace(report, control_states=control_states(own, control))
+        for name, own in by_archive.items()
+    }
+
+
+def _concluded(report: Report, parts: Mapping[Optional[Scalar], Report]) -> Report:
+    """With the answer in words, and no verdict on what a control too noisy may have by chance."""
+    tables = []
+    for table in report.tables:
+        covers = parts.get(table.dimensions.get(ARCHIVE), report).control().covers
+        sections = (_believed(section, covers) for section in table.sections)
+        tables.append(replace(table, sections=tuple(sections)))
+    report = replace(report, tables=tuple(tables))
+    # A throughput that the file asked for says nothing by itself.
+    free = [table for table in tables if table.dimensions.get("rate", "max") == "max"]
+    told = headline(report, parts)
+    return replace(report, conclusions=conclude(free), headline=told, limits=tuple(limits(report)))
+
+
+def _believed(section: Section, covers: Callable[[Comparison], bool]) -> Section:
+    def believed(iops: Comparison) -> Comparison:
+        return replace(iops, differs=False) if iops.differs and covers(iops) else iops
+
+    def row(cell: ReportCell) -> ReportCell:
+        iops = cell.comparisons.get("iops")
+        if iops is None or believed(iops) is iops:
+            return cell
+        return replace(cell, comparisons={**cell.comparisons, "iops": believed(iops)}, why=())
+
+    pairs, effects = (
+        tuple(replace(pair, iops=believed(pair.iops)) for pair in of)
+        for of in (section.pairs, section.effects)
+    )
+    return replace(section, cells=tuple(map(row, section.cells)), pairs=pairs, effects=effects)
 
 
 def _shown(tables: Iterable[Table], cells: Iterable[PlannedCell]) -> tuple[Table, ...]:

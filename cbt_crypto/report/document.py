@@ -19,12 +19,14 @@ from cbt_crypto.errors import UsageError
 from cbt_crypto.report import text_of
 from cbt_crypto.report.anonymize import safe
 from cbt_crypto.report.figures.conclusion import THRESHOLDS
-from cbt_crypto.report.figures.doubts import is_control
+from cbt_crypto.report.figures.doubts import CONTROL, is_control
 from cbt_crypto.report.figures.metric import BY_KEY, log_sds
 from cbt_crypto.report.figures.repeats import StandardError
+from cbt_crypto.report.headline import control_states, differing_figures
 from cbt_crypto.report.model import (
     Comparison,
     Conclusion,
+    ControlState,
     Pair,
     Report,
     ReportCell,
@@ -46,7 +48,7 @@ _COLUMNS = (
 def tidy(report: Report) -> str:
     """One row a figure of a cell, every dimension a column; a cell without figures has one row."""
     dimensions = _dimensions(report)
-    doubt = bool(report.control)
+    doubt = bool(differing_figures(report))
     rows: list[list[Any]] = [[*dimensions, *_COLUMNS]]
     for cell in report.cells:
         placed = _placed(report, cell, dimensions)
@@ -233,6 +235,8 @@ class _OpenModel(BaseModel):
 def _value(part: Any) -> Any:
     if isinstance(part, (list, tuple)):
         return tuple(map(_value, part))
+    if isinstance(part, dict):
+        return {key: _value(value) for key, value in part.items()}
     return part.value() if isinstance(part, _OpenModel) else part
 
 
@@ -289,7 +293,6 @@ class CellPart(_OpenModel):
             "direction": "",
             "figures": {k: v for k, v in self.figures.items() if v is not None and k in BY_KEY},
             "withheld": {key: why for key, why in self.withheld.items() if key in BY_KEY},
-            "comparisons": {key: part.value() for key, part in self.comparisons.items()},
             "stages": self.stages_us,
             "runs": (),
         }
@@ -337,13 +340,21 @@ class TablePart(_OpenModel):
         return {"scenario": scenario, "op_size": size if isinstance(size, int) else None}
 
 
+class ControlStatePart(_OpenModel):
+    """What the control says of a figure: agrees, open, too noisy, differs, missing, no verdict."""
+
+    becomes = ControlState
+    state: str = ""
+    loss_percent: _Figure = Field(0.0, description="a loss of so much would not show")
+    gain_percent: _Figure = Field(0.0, description="a gain of so much would not show")
+
+
 class ConclusionPart(_OpenModel):
     """The effect of a configuration on a kind of workload, in words."""
 
     becomes = Conclusion
     load: str
     name: str
-    kind: str
     effect: str
     iops: ComparisonPart
     cpu_per_io_percent: Optional[_Figure] = None
@@ -370,10 +381,7 @@ class ReportDocument(_OpenModel):
     verdicts: int = Field(0, ge=0, le=2**53, description="comparisons that have one")
     headline: tuple[str, ...] = Field((), description="the answer, in sentences")
     limits: tuple[str, ...] = Field((), description="what limits its validity")
-    control: tuple[str, ...] = Field((), description="where the control is not as it must be")
-    distrusted: tuple[str, ...] = Field((), description="figures in which the control differs")
-    lacks_control: bool = False
-    controls: Optional[list[ComparisonPart]] = Field(None, description="the control's throughput")
+    control_states: dict[str, ControlStatePart] = Field({}, description="what it says of a figure")
     is_unfinished: bool = False
     emulated_only: tuple[str, ...] = Field((), description="archives of emulated hosts")
     options: OptionsPart = OptionsPart()
@@ -385,9 +393,6 @@ class ReportDocument(_OpenModel):
     tables: list[TablePart]
     records: list[dict[str, _Value]] = []
     charts: list[str] = Field([], description="files in charts/ that were written with it")
-
-    def _changed(self) -> dict[str, Any]:
-        return {"controls": _value(self.controls or ())}
 
 
 def report_schema() -> dict[str, Any]:
@@ -413,8 +418,6 @@ def reopened(data: bytes) -> Report:
 
 def _report(document: ReportDocument) -> Report:
     report: Report = document.value()
-    if document.controls is None:
-        of_old = [cell for cell in report.cells if is_control(report, cell)]
-        found = tuple(cell.comparisons["iops"] for cell in of_old if "iops" in cell.comparisons)
-        report = replace(report, controls=found)
+    if not report.control_states and any(is_control(report, cell) for cell in report.cells):
+        report = replace(report, control_states=control_states(report.tables, CONTROL))
     return safe(report)

@@ -2,8 +2,7 @@
 
 The answers rest on what the report's verdicts rest on: its intervals, its test, its level, and its
 family of comparisons, with the margin where these have 100 %. So whatever fails is starred in the
-report. One-sided tests would answer more often, and contradict it. What the report gives no
-verdict, or no trust as its control is off, the gate gives no answer.
+report, and what has no verdict there, or no trust, has no answer here.
 
 No is a test of non-inferiority: the most that may have been lost is within the margin. The answer
 for all workloads is no only where each one's is, so no load's needs a stricter test for there being
@@ -30,8 +29,8 @@ from cbt_crypto.report import wording
 from cbt_crypto.report.figures.doubts import is_control
 from cbt_crypto.report.figures.metric import Metric
 from cbt_crypto.report.figures.repeats import UNTIL_KNOWN, differing, p_of
-from cbt_crypto.report.headline import caveats, fault_of_control
-from cbt_crypto.report.model import Comparison, Report, ReportCell
+from cbt_crypto.report.headline import caveats, fault_of
+from cbt_crypto.report.model import Comparison, ControlState, Report, ReportCell
 from cbt_crypto.results.repetition import ALPHA, FEWEST_ROUNDS, VERDICT
 from cbt_crypto.units import counted
 
@@ -50,7 +49,6 @@ class Answer(str, enum.Enum):
 WORDS = {Answer.NO: "PASS", Answer.YES: "FAIL", Answer.CANNOT_TELL: "UNKNOWN"}
 #: Of the command; 2 says that something was wrong with what it was given.
 EXIT_STATUS = {Answer.NO: 0, Answer.YES: 1, Answer.CANNOT_TELL: 3}
-_UNTRUSTED = "the control differs from the baseline that it repeats: trust no difference here"
 
 
 @dataclass(frozen=True)
@@ -132,10 +130,8 @@ def findings(report: Report, question: Question, only: Sequence[str] = ()) -> li
     names = dict.fromkeys(name_of(cell) for _, cell in rows)
     for name in question.own.keys() - names.keys():
         raise UsageError(f"--loss {name}=...: nothing is called so; name one of {', '.join(names)}")
-    untrusted = f"the control is {fault}" if (fault := fault_of_control(report)) else None
-    if metric.key in report.distrusted:
-        untrusted = _UNTRUSTED
-    found = answers_of(rows, question, untrusted, report.family.get(metric.key, 0))
+    family = report.family.get(metric.key, 0)
+    found = answers_of(rows, question, report.control(metric.key), family)
     return [
         answer
         for (_, cell), answer in zip(rows, found)
@@ -149,10 +145,10 @@ def findings(report: Report, question: Question, only: Sequence[str] = ()) -> li
 
 
 def answers_of(
-    rows: Sequence[tuple[str, ReportCell]], question: Question, why_not: Optional[str] = None,
-    family: int = 0,
+    rows: Sequence[tuple[str, ReportCell]], question: Question,
+    control: ControlState, family: int = 0,
 ) -> list[LoadAnswer]:  # fmt: skip
-    """One answer for each workload and row. `why_not`: nothing can be told, and why.
+    """One answer for each workload and row, none where the `control` is not to be trusted.
 
     `family`: how many comparisons the report's verdicts hold over, where that is more than `rows`.
     """
@@ -162,7 +158,7 @@ def answers_of(
     beyond = _beyond(pairs, family)
     beside = max(family, len(beyond))
     return [
-        _answer_of_row(load, cell, asked[number], beyond.get(number, False), beside, why_not)
+        _answer_of_row(load, cell, asked[number], beyond.get(number, False), beside, control)
         for number, (load, cell) in enumerate(rows)
     ]
 
@@ -188,15 +184,6 @@ def _beyond(comparisons: Mapping[int, tuple[Comparison, Question]], family: int)
         if (p := c.p_beyond(question.limit)) is not None
     }
     return differing(p_values, max(0, family - len(p_values)))
-
-
-def by_figure(report: Report, metric: Metric) -> Report:
-    """The report with that figure's controls where it has those of throughput."""
-    if metric.key == "iops":
-        return report
-    found = [cell.comparisons.get(metric.key) for cell in report.cells if is_control(report, cell)]
-    lacks = report.lacks_control or bool(found and not any(found))
-    return replace(report, controls=tuple(filter(None, found)), lacks_control=lacks)
 
 
 def overall(findings: Sequence[LoadAnswer]) -> Answer:
@@ -234,7 +221,7 @@ def closing(report: Report, question: Question, found: Sequence[LoadAnswer]) -> 
 
 def _answer_of_row(
     load: str, cell: ReportCell, question: Question, is_beyond: bool, beside: int,
-    why_not: Optional[str],
+    control: ControlState,
 ) -> LoadAnswer:  # fmt: skip
     """`is_beyond`: more than may be is shown to be lost, beside all other rows."""
     name, key = cell.in_legend, question.metric.key
@@ -263,8 +250,10 @@ def _answer_of_row(
     else:
         missing = _missing(comparison, question, beside)
         answer, reason = Answer.CANNOT_TELL, f"{allowed}: {missing}"
-    if why_not is not None:
-        answer, reason = Answer.CANNOT_TELL, f"{allowed}; but {why_not}"
+    # Beyond what the control may vary by, a loss is one in the report, too.
+    is_beyond_noise = control.state == "too noisy" and not control.covers(comparison)
+    if (fault := fault_of(control)) and not (answer is Answer.YES and is_beyond_noise):
+        answer, reason = Answer.CANNOT_TELL, f"{allowed}; but the control: {fault}"
     ends = (low, high)
     return LoadAnswer(load, name, answer, reason, lost, *ends, comparison.basis, p, question.loss)
 
@@ -320,6 +309,7 @@ def as_json(report: Report, question: Question, findings: Sequence[LoadAnswer]) 
         "loss_percent": question.loss,
         "answer": overall(findings).value,
         "caveats": caveats(report, question.metric),
+        "control": asdict(report.control(question.metric.key)),
         "findings": [{**asdict(finding), "answer": finding.answer.value} for finding in findings],
     }
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

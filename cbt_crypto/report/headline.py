@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Optional
@@ -15,7 +15,7 @@ from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.figures.doubts import is_control
 from cbt_crypto.report.figures.factors import APART
 from cbt_crypto.report.figures.metric import BY_KEY, FROM_MEMORY, Metric
-from cbt_crypto.report.model import Comparison, Report, ReportCell, Section, Table
+from cbt_crypto.report.model import Comparison, ControlState, Report, ReportCell, Section, Table
 from cbt_crypto.report.why import limits_of_rows
 from cbt_crypto.report.wording import mapping, roles_of
 from cbt_crypto.results.cell.run import Run
@@ -59,8 +59,8 @@ def headline(report: Report, archives: Mapping[Any, Report]) -> tuple[str, ...]:
     controls = [said for of, part in tested.items() for said in _control(part, of)]
     told = [*sentences, *_together(report), *_growth(report)]
     # What is not to be believed is not read first.
-    known = [part for part in tested.values() if not part.lacks_control]
-    is_void = any("iops" in part.distrusted or fault_of_control(part) for part in known)
+    states = {part.control().state for part in tested.values()}
+    is_void = not states.isdisjoint(("differs", "too noisy"))
     return (*(controls if is_void else ()), *told, *(() if is_void else controls), *_proved(report))
 
 
@@ -218,58 +218,70 @@ def _range(iops: Comparison) -> str:
     if lost >= 0 and gained >= 0:
         return f"{lost:.1f} % lost to {gained:.1f} % gained"
     ends, word = ((-gained, lost), "lost") if lost > 0 else ((-lost, gained), "gained")
-    return f"{ends[0]:.1f} to {ends[1]:.1f} % {word}"
+    return f"perhaps {ends[0]:.1f} to {ends[1]:.1f} % {word}, perhaps chance"
 
 
-def fault_of_control(report: Report) -> str:
-    """Why no verdict is to be trusted that the control does not contradict; empty if it may."""
-    if report.lacks_control:
-        return "missing, so nothing says which differences are chance"
-    low, high = _ends(report.controls) or (100.0, 100.0)
-    if max(high - 100, 100 - low) <= _CONTROL_NOISY:
-        return ""
-    return f"too noisy (the repeated baseline may be {low:.0f} to {high:.0f} % of the first)"
+def control_states(tables: Iterable[Table], control: Optional[str]) -> dict[str, ControlState]:
+    """Figure -> what the rows of that name say of it; a figure that only others have is missing."""
+    found: dict[str, list[Comparison]] = {}
+    if control is None:
+        return {}
+    for cell in chain.from_iterable(table.cells for table in tables):
+        for key, compared in cell.comparisons.items():
+            found.setdefault(key, []).extend([compared] if cell.name == control else [])
+    return {key: state_of(controls) for key, controls in found.items()}
 
 
-def _ends(controls: Sequence[Comparison]) -> Optional[tuple[float, float]]:
-    """Between what controls with a verdict are, in percent of the baseline."""
-    judged = [one for one in controls if one.differs is not None]
-    known = [(one.low, one.high) for one in judged if one.low is not None and one.high is not None]
-    return (min(low for low, _ in known), max(high for _, high in known)) if known else None
+def state_of(controls: Sequence[Comparison]) -> ControlState:
+    """What the controls of one figure say, in all workloads."""
+    if not controls:
+        return ControlState("missing")
+    off = [one.percent - 100 for one in controls if one.differs]
+    if off:
+        return ControlState("differs", max(0, -min(off)), max(0, *off))
+    known = [(one.low, one.high) for one in controls if one.differs is not None]
+    ends = [(low, high) for low, high in known if low is not None and high is not None]
+    if not ends:
+        worst = max((one.percent - 100 for one in controls), key=abs)
+        return ControlState("no verdict", max(-worst, 0), max(worst, 0))
+    low, high = min(low for low, _ in ends), max(high for _, high in ends)
+    most = max(high - 100, 100 - low, 1)
+    if most <= _CONTROL_NOISY:
+        return ControlState("agrees" if most <= _LITTLE else "open", most, most)
+    most = max(high, 1e4 / low)
+    return ControlState("too noisy", 100 - 1e4 / most, most - 100)
+
+
+def fault_of(control: ControlState) -> str:
+    """What makes verdicts beside such a control worth nothing, or little; empty for another."""
+    lost, gained = control.loss_percent, control.gain_percent
+    ends = f"no loss of up to {lost:.0f} %, and no gain of up to {gained:.0f} %"
+    return {
+        "differs": f"DIFFERS by {max(lost, gained):.1f} % from the baseline that it repeats",
+        "missing": "missing, so nothing says which differences are chance",
+        "too noisy": f"too noisy; believe {ends}",
+    }.get(control.state, "")
 
 
 def _control(report: Report, of: str = "", key: str = "iops") -> Iterator[str]:
-    controls, ends = report.controls, _ends(report.controls)
-    if key in report.distrusted:
-        which = f"the verdicts{of}" if of else "these verdicts"
-        yield f"Control{of}: DIFFERS from the baseline that it repeats; do not trust {which}."
-    elif fault := fault_of_control(report):
-        if report.lacks_control:
-            few = (cell.withheld.get(key) for cell in report.cells if is_control(report, cell))
-            why = next(filter(None, few), None)
-            said = f"{why}; measure longer" if why else f"{fault}; run the campaign again"
-        else:
-            low, high = ends or (100.0, 100.0)
-            most = max(high, 1e4 / low)
-            said = (
-                f"{fault}; believe no loss of up to {100 - 1e4 / most:.0f} %, and no gain of up to "
-                f"{most - 100:.0f} %; measure more rounds, or longer"
-            )
+    control = report.control(key)
+    fault, most, gain = fault_of(control), control.loss_percent, control.gain_percent
+    few = (cell.withheld.get(key) for cell in report.cells if is_control(report, cell))
+    why = next(filter(None, few), None)
+    said = {
+        "differs": f"{fault}; do not trust {f'the verdicts{of}' if of else 'these verdicts'}",
+        "missing": f"{why}; measure longer" if why else f"{fault}; run the campaign again",
+        "too noisy": f"{fault}; measure more rounds, or longer",
+        "agrees": f"agrees within {most:.0f} %",
+        "open": f"no difference found, but one of up to {most:.0f} % would not show: do not rely "
+        "on smaller ones. Measure more rounds, or longer",
+        "no verdict": f"the baseline, measured again, came out at {100 + gain - most:.0f} %; "
+        "smaller differences say nothing",
+    }.get(control.state)
+    if said and (control.state != "no verdict" or max(gain, most) >= _CONTROL_OFF):
         yield f"Control{of}: {said}."
-    elif ends:
-        most = max(ends[1] - 100, 100 - ends[0], 1)
-        unknown = (f"no difference found, but one of up to {most:.0f} % would not show: do not "
-                   "rely on smaller ones. Measure more rounds, or longer.")  # fmt: skip
-        yield f"Control{of}: {unknown if most > _LITTLE else f'agrees within {most:.0f} %.'}"
-    elif report.verdicts and not controls:
+    elif not control.state and report.verdicts:
         yield f"No control{of}: nothing tests whether the baseline repeats itself."
-    elif controls and all(one.differs is None for one in controls):
-        worst = max(controls, key=lambda one: abs(one.percent - 100)).percent
-        if abs(worst - 100) >= _CONTROL_OFF:
-            yield (
-                f"Control{of}: the baseline, measured again, came out at {worst:.0f} %; smaller "
-                "differences say nothing."
-            )
 
 
 def _proved(report: Report) -> Iterator[str]:
@@ -370,8 +382,18 @@ def _upgraded(hosts: Sequence[Any]) -> Iterator[str]:
         yield f"{were_changed} before the campaign went on; {_COMPARED}"
 
 
+def differing_figures(report: Report) -> list[str]:
+    """Keys of figures in which the control differs; equal IOPS say nothing of CPU times."""
+    found = (key for key, control in report.control_states.items() if control.state == "differs")
+    return [key for key in found if key != "bandwidth_bytes_per_s"]
+
+
 def limits(report: Report) -> Iterator[str]:
     """What limits the answer's validity; nothing where nothing is known to."""
+    if others := [BY_KEY[key].label for key in differing_figures(report) if key != "iops"]:
+        more = others[_MOST:] and [f"{len(others[_MOST:])} more"]
+        named = ", ".join([*others[:_MOST], *more])
+        yield f"The control differs in {named}: trust no difference in these figures."
     if note := report.emulated_note():
         yield f"{note[:1].upper()}{note[1:]}."
     hosts = mapping(report.environment.get("hosts"))

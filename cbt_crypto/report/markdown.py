@@ -56,8 +56,6 @@ def _head(report: Report) -> list[str]:
     lines += [*(f"- {escape(sentence)}" for sentence in report.headline), ""]
     for sentence in report.limits:
         lines += [f"> {escape(sentence)}", ""]
-    for sentence in report.control:
-        lines += [f"> **{escape(sentence)}**", ""]
     what = "Percent lost against" if report.options.loss else "Percent of"
     return [*lines, f"{what} **{escape(report.baseline_name)}**, by throughput (IOPS).", ""]
 

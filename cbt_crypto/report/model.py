@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Optional
@@ -72,6 +72,23 @@ class Comparison:
             return None
         distance = math.log(self.percent / percent)
         return min(1.0, p_of(self.errors, distance) * self.looks)
+
+
+@dataclass(frozen=True)
+class ControlState:
+    """The control agrees in a figure, is open, too noisy, differs, is missing, or has no verdict.
+
+    `state` is empty where there is none. A loss or gain up to these would not show.
+    """
+
+    state: str = ""
+    loss_percent: float = 0.0
+    gain_percent: float = 0.0
+
+    def covers(self, one: Comparison) -> bool:
+        """Whether a difference is none to believe, as the baseline may vary by as much."""
+        lost, gained = self.loss_percent, self.gain_percent
+        return self.state == "too noisy" and -lost <= one.percent - 100 <= gained
 
 
 @dataclass(frozen=True)
@@ -192,14 +209,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Conclusion:
-    """The effect of a configuration on a kind of workload, in words.
-
-    `kind`: on-disk, over-the-wire or both; figures are percent of the baseline's.
-    """
+    """The effect of a configuration on a kind of workload, in words; figures in percent."""
 
     load: str
     name: str
-    kind: str
     effect: str
     iops: Comparison
     cpu_per_io_percent: Optional[float]
@@ -228,14 +241,8 @@ class Report:
     #: The answer in a few sentences, and what limits its validity.
     headline: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
-    #: What the campaign's test of itself says: sentences, where the control is not as it must be.
-    control: tuple[str, ...] = ()
-    #: The figures, by key, in which the control differs: nothing of theirs is to be trusted.
-    distrusted: tuple[str, ...] = ()
-    #: The control's throughput in each workload, of those that are not shown too.
-    controls: tuple[Comparison, ...] = ()
-    #: Whether the plan has a control that was never measured, or has no figures.
-    lacks_control: bool = False
+    #: Figure -> what the control says of it, over all workloads, those too that are not shown.
+    control_states: Mapping[str, ControlState] = field(default_factory=dict)
     #: Whether rows that have figures have runs that are still to be measured.
     is_unfinished: bool = False
     #: Of archives that are compared, those of emulated hosts; empty where this is true of all.
@@ -259,9 +266,9 @@ class Report:
             return wording.EMULATED if self.is_emulated(table.dimensions) else ""
         return wording.emulated_in(self.emulated_only)
 
-    def by_emulation(self, tables: Iterable[Table]) -> dict[str, list[Table]]:
-        """`tables` by what is said of each one's processors."""
-        return grouped((self.emulated_note(table), table) for table in tables)
+    def control(self, key: str = "iops") -> ControlState:
+        """What the control says of a figure."""
+        return self.control_states.get(key, ControlState())
 
     @property
     def by_scenario(self) -> dict[str, list[Table]]:

@@ -266,7 +266,6 @@ def _head(report: Report) -> Element:
                     E.SPAN(E.CLASS("screen"), " A click on a configuration leads to its proof."),
                 ),
                 E.UL(E.CLASS("headline"), *map(E.LI, (*report.headline, *report.limits))),
-                *(E.P(E.CLASS("banner"), sentence, role="alert") for sentence in report.control),
             ),
             E.DIV(
                 E.CLASS("buttons"),

@@ -174,21 +174,17 @@ def effects(report: Report) -> Iterator[Element]:
     """The conclusion table and its thresholds; nothing where nothing was compared."""
     if not report.conclusions:
         return
-    kinds = {conclusion.name: conclusion.kind for conclusion in report.conclusions}
-    heads = [E.TH(report.named(name), *_kind(kind), scope="col") for name, kind in kinds.items()]
+    names = dict.fromkeys(conclusion.name for conclusion in report.conclusions)
+    heads = [E.TH(report.named(name), scope="col") for name in names]
     rows = []
     for load, by_name in by_load(report.conclusions).items():
-        cells = (_effect(by_name.get(name), report.options.loss) for name in kinds)
+        cells = (_effect(by_name.get(name), report.options.loss) for name in names)
         rows.append(E.TR(E.TH(load, E.CLASS("name"), scope="row"), *cells))
     head = E.TR(E.TH("Workload", E.CLASS("name"), scope="col"), *heads)
     table = E.TABLE(*caption(report), E.THEAD(head), E.TBODY(*rows))
     yield E.H3("Effect on throughput")
     yield scrolling(table, "Effect on throughput")
     yield E.P(E.CLASS("note"), THRESHOLDS)
-
-
-def _kind(kind: str) -> list[Element]:
-    return [E.BR(), E.SPAN(E.CLASS("small"), kind)] if kind else []
 
 
 def _effect(conclusion: Optional[Conclusion], loss: bool) -> Element:

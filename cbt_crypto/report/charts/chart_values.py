@@ -15,6 +15,7 @@ from cbt_crypto.report.figures.of_runs import has_tail, records_of
 from cbt_crypto.report.model import Report, ReportCell, Section, Table
 from cbt_crypto.results.cell.run import Run
 from cbt_crypto.results.readers.histogram import Histogram, merge
+from cbt_crypto.units import grouped
 
 #: From this op size on, in bytes, throughput is shown in MB/s and not in IOPS.
 LARGE = 64 << 10
@@ -336,7 +337,7 @@ Over = Callable[[Sequence[Table]], Iterator[tuple[str, Chart]]]
 
 def noted(report: Report, tables: Iterable[Table], over: Over) -> Iterator[tuple[Chart, str, str]]:
     """Chart, heading and note, which is empty where there is none; no chart is of two notes."""
-    for note, members in report.by_emulation(tables).items():
+    for note, members in grouped((report.emulated_note(table), table) for table in tables).items():
         for heading, chart in over(members):
             yield chart, heading, note
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Optional
+from typing import Optional
 
 from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Section, Table
@@ -22,8 +22,6 @@ MARGIN = 1.0
 _BANDS = ((20.0, "High"), (10.0, "Moderate"), (0.0, "Low"))
 #: The largest op size that counts as small, in bytes.
 SMALL = 64 << 10
-#: The overlay -> what it is a case of.
-_KINDS = {"luks": "on-disk", "secure_messenger": "over-the-wire"}
 
 THRESHOLDS = (
     "Low: less than 10 % of throughput lost; Moderate: less than 20 %; High: more; Gain: more "
@@ -34,7 +32,7 @@ THRESHOLDS = (
 )
 
 
-def conclude(tables: Iterable[Table], configurations: Mapping[str, Any]) -> tuple[Conclusion, ...]:
+def conclude(tables: Iterable[Table]) -> tuple[Conclusion, ...]:
     """One conclusion for each comparison with the baseline that carries a verdict."""
     tables = list(tables)
     loads = Counter(
@@ -48,7 +46,6 @@ def conclude(tables: Iterable[Table], configurations: Mapping[str, Any]) -> tupl
         Conclusion(
             load=_own_load(loads, cell, table, section),
             name=cell.name,
-            kind=_kind(configurations.get(cell.name)),
             effect=effect(cell.comparisons["iops"]),
             iops=cell.comparisons["iops"],
             cpu_per_io_percent=getattr(cell.comparisons.get("osd_cpu_us_per_io"), "percent", None),
@@ -110,12 +107,6 @@ def change(conclusion: Conclusion, loss: bool = False) -> str:
             return f"{text_of.interval(iops, loss)} % lost"
         return f"{iops.low - 100:+.1f} to {iops.high - 100:+.1f} %"
     return f"{100 - iops.percent:.1f} % lost" if loss else f"{iops.percent - 100:+.1f} %"
-
-
-def _kind(overlays: Any) -> str:
-    """`on-disk`, `over-the-wire`, both, or nothing where neither is part of it."""
-    names = overlays if isinstance(overlays, Mapping) else {}
-    return " + ".join(kind for overlay, kind in _KINDS.items() if overlay in names)
 
 
 def _clients(runs: Sequence[Run], table: Table) -> str:

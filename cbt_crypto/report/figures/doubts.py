@@ -12,10 +12,10 @@ import numpy as np
 
 from cbt_crypto.archive.documents import Baseline, OverlayProof, PlanDocument, Proof
 from cbt_crypto.archive.folder import CLUSTER_DIMENSIONS
-from cbt_crypto.report.figures.metric import BY_KEY, FROM_MEMORY
+from cbt_crypto.report.figures.metric import FROM_MEMORY
 from cbt_crypto.report.figures.of_runs import other_clients_iops, records_of, total_rate
-from cbt_crypto.report.model import Comparison, Report, ReportCell, Section, Table
-from cbt_crypto.report.wording import ARCHIVE, mapping
+from cbt_crypto.report.model import Report, ReportCell, Table
+from cbt_crypto.report.wording import mapping
 from cbt_crypto.results.cell.node import BUSY_STATES, IdleUse, NodeUse
 from cbt_crypto.results.cell.record import Floats, Record
 from cbt_crypto.results.cell.run import Run, dimensions_of
@@ -479,8 +479,6 @@ def _nodes(nodes: Sequence[NodeUse], told: str) -> Iterator[str]:
 
 #: The name under which a campaign measures its baseline a second time.
 CONTROL = "control"
-#: Figures that are named in one sentence.
-_MOST_NAMED = 4
 
 
 def is_control(report: Report, cell: ReportCell) -> bool:
@@ -506,42 +504,6 @@ def _repeats(configurations: Mapping[str, Any], baseline: Baseline) -> bool:
     its_own = configurations.get(str(baseline.value))
     is_configuration = baseline.dimension == "configuration"
     return bool(is_configuration and configurations.get(CONTROL, its_own) == its_own)
-
-
-def control_differs(
-    tables: Iterable[Table], control: str
-) -> Iterator[tuple[str, Table, Section, Comparison]]:
-    """The figures in which the control is shown to differ from what it repeats, by key."""
-    for table in tables:
-        for section, cell in table.rows:
-            for key, compared in cell.comparisons.items() if cell.name == control else ():
-                if compared.differs:
-                    yield key, table, section, compared
-
-
-def control_sentences(tables: Iterable[Table], control: str) -> Iterator[str]:
-    """One for each workload in which the control's throughput differs, and one for other figures.
-
-    A control tells of its own figure: equal IOPS do not say that CPU times can be compared.
-    """
-    others: dict[str, None] = {}
-    for key, table, section, compared in control_differs(tables, control):
-        if key == "iops":
-            yield (
-                f"The control differs from the baseline that it repeats: {table.title}, "
-                f"{section.label}: {compared.percent:.1f} % ({compared.low:.1f} to "
-                f"{compared.high:.1f}). Do not trust the other differences of this "
-                f"{'archive' if ARCHIVE in table.dimensions else 'report'} either."
-            )
-        elif key != "bandwidth_bytes_per_s":
-            others[BY_KEY[key].label] = None
-    if others:
-        named = ", ".join(list(others)[:_MOST_NAMED])
-        more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
-        yield (
-            f"The control differs from the baseline that it repeats in: {named}{more}. "
-            "Do not trust differences in these figures."
-        )
 
 
 @dataclass(frozen=True)
@@ -588,7 +550,7 @@ def _span(values: Sequence[str]) -> str:
         values = sorted(values, key=lambda value: float(value.replace(",", "")))
         if len(values) > 2:
             return f"{values[0]} to {values[-1]}"
-    if len(values) > _MOST_NAMED:
+    if len(values) > 4:
         return f"one of {counted(len(values), 'OSD')}"
     *others, last = values
     return f"{', '.join(others)} or {last}" if others else last

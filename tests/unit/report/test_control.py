@@ -25,6 +25,7 @@ from cbt_crypto.report.charts.draw import chart_svg
 from cbt_crypto.report.document import document, tidy
 from cbt_crypto.report.figures.doubts import control_of
 from cbt_crypto.report.figures.metric import BY_KEY
+from cbt_crypto.report.headline import differing_figures
 from cbt_crypto.report.markdown import markdown
 from cbt_crypto.report.model import Report
 from cbt_crypto.report.page import page
@@ -56,16 +57,20 @@ def _printed(report: Report) -> str:
 
 def test_a_control_that_differs_is_said_at_the_top_of_every_output(synthetic, tmp_path):
     report = build(_campaign(synthetic, tmp_path / "a", 0.9, iterations=5, rounds=True))
-    sentence, of_others = report.control
-    assert of_others.endswith("Do not trust differences in these figures.")
-    assert {"iops", "osd_cpu_us_per_io"} <= set(report.distrusted)
-    assert "rbd_single_client, 4 KiB, random reads" in sentence
-    printed = _printed(report)
-    assert printed.index(sentence) < printed.index("percent 95 % interval")
-    assert markdown(report).index("The control differs") < markdown(report).index("| IO size")
-    html = page(report)
-    assert html.index("The control differs") < html.index("Summary</h2>")
-    assert json.loads(json.dumps(document(report)))["control"] == [sentence, of_others]
+    sentence = report.headline[0]
+    assert re.match(
+        r"Control: DIFFERS by (9|1\d)\.\d % from the baseline that it repeats;", sentence
+    )
+    of_others = next(said for said in report.limits if said.startswith("The control differs in "))
+    assert of_others.endswith(": trust no difference in these figures.")
+    assert {"iops", "osd_cpu_us_per_io"} <= set(differing_figures(report))
+    printed, text, html = _printed(report), markdown(report), page(report)
+    for said in (sentence, of_others):
+        assert printed.index(said) < printed.index("percent 95 % interval")
+        assert text.index(said.split(" (")[0]) < text.index("| IO size")
+        assert html.index(said) < html.index("Summary</h2>")
+    states = json.loads(json.dumps(document(report)))["control_states"]
+    assert states["iops"]["state"] == "differs" and 8 < states["iops"]["loss_percent"] < 12
     rows = list(csv.DictReader(io.StringIO(tidy(report))))
     assert {row["control_differs"] for row in rows} == {"True"}
 
@@ -123,7 +128,7 @@ def test_drives_and_replicas_have_a_control_too(
 
 def test_a_control_that_is_the_baseline_says_nothing(synthetic, tmp_path):
     report = build(_campaign(synthetic, tmp_path / "a", 1.0, iterations=5, rounds=True))
-    assert report.control == ()
+    assert differing_figures(report) == []
     (section,) = report.tables[0].sections
     by_name = {cell.name: cell.comparisons["iops"] for cell in section.cells}
     assert by_name["control"].differs is False and by_name["LUKS"].differs is True
@@ -167,7 +172,7 @@ def test_the_control_s_proofs_are_among_those_of_configurations(
 
 def test_where_nothing_repeats_nothing_is_a_verdict(synthetic, tmp_path):
     report = build(_campaign(synthetic, tmp_path / "a", 0.5))
-    assert report.control == () and report.conclusions == () and report.verdicts == 0
+    assert report.conclusions == () and report.verdicts == 0
     printed, text = _printed(report), markdown(report)
     assert "No verdict: each configuration was deployed once" in printed
     assert "of this deployment (within run" in text and "**5" not in text
@@ -238,14 +243,15 @@ def test_a_control_agrees_only_where_a_small_loss_would_show(
     # What makes the percentages void is read before them.
     assert (report.headline[0] == said) == (spread == 1.0)
     if spread == 1.0:
-        noisy = r"Control: too noisy \(the .* may be (\d+) to (\d{3,}) % of the first\); believe "
         # Losses, as the sentences below it have: with `--loss`, no percentage is of the baseline.
-        range_of = r"no loss of up to (\d+) %, and no gain of up to (\d+) %; measure more"
-        found = re.match(noisy + range_of, said)
+        noisy = r"no loss of up to (\d+) %, and no gain of up to (\d+) %; measure more"
+        found = re.match(rf"Control: too noisy; believe {noisy}", said)
         assert found, said
-        low, high, lost, gained = map(float, found.groups())
+        lost, gained = map(float, found.groups())
+        control = next(cell for cell in report.cells if cell.name == "control").comparisons["iops"]
+        assert control.low is not None and control.high is not None
         # A loss beyond what the same configuration has by chance stands beside this sentence.
-        assert 100 + gained == pytest.approx(max(high, 1e4 / low), rel=0.05)
+        assert 100 + gained == pytest.approx(max(control.high, 1e4 / control.low), rel=0.05)
         assert 100 - lost == pytest.approx(1e4 / (100 + gained), rel=0.05)
         return
     found = re.fullmatch(
@@ -276,7 +282,8 @@ def test_a_choice_of_rows_changes_no_verdict(synthetic, tmp_path):
     """--only dropped the control, and with it the other comparisons: a gate went from 3 to 1."""
     archive = _campaign(synthetic, tmp_path / "a", 0.9, iterations=5, rounds=True)
     whole, chosen = build(archive), build(archive, ReportOptions(only=("LUKS",)))
-    assert chosen.control == whole.control != ()
+    assert chosen.control_states == whole.control_states
+    assert "iops" in differing_figures(whole)
     assert {cell.name for cell in chosen.cells} == {"Unencrypted", "LUKS"}
     by_name = {cell.name: cell.comparisons for cell in whole.cells}
     assert chosen.cells[-1].comparisons == by_name["LUKS"]
@@ -327,10 +334,10 @@ def test_the_control_tests_the_campaign_whatever_is_the_baseline(
     """With `--baseline LUKS`, a campaign whose control differs was trusted, and a good one not."""
     other = ReportOptions(baseline="LUKS")
     bad = build(_campaign(synthetic, tmp_path / "bad", 0.75, iterations=6, rounds=True), other)
-    assert "iops" in bad.distrusted
+    assert "iops" in differing_figures(bad)
     assert any(sentence.startswith("Control: DIFFERS") for sentence in bad.headline)
     good = build(_campaign(synthetic, tmp_path / "good", 1.0, iterations=6, rounds=True), other)
-    assert good.distrusted == ()
+    assert good.control_states["iops"].state == "agrees"
     assert any(sentence.startswith("Control: agrees within") for sentence in good.headline)
 
 
@@ -355,4 +362,4 @@ def test_a_control_that_was_never_measured_is_missed(synthetic: Any, tmp_path: P
     said = "missing, so nothing says which differences are chance"
     assert f"Control: {said}; run the campaign again." in build(archive).headline
     result = CliRunner().invoke(cbt_crypto, ["gate", str(archive), "--loss", "50"])
-    assert result.exit_code == 3 and f"the control is {said}" in " ".join(result.output.split())
+    assert result.exit_code == 3 and f"the control: {said}" in " ".join(result.output.split())

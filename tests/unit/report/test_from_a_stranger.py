@@ -539,7 +539,7 @@ REFUSED: dict[str, Callable[[dict[str, Any]], Any]] = {
     "p": lambda document: lost(document).update(p="x"),
     "looks": lambda document: lost(document).update(looks="x"),
     "headline": lambda document: document.update(headline=5),
-    "distrusted": lambda document: document.update(distrusted=5),
+    "control_states": lambda document: document.update(control_states=5),
     "verdicts": lambda document: document.update(verdicts="x"),
     "only": lambda document: document["options"].update(only=5),
     "figure": lambda document: document["tables"][0]["sections"][0]["cells"][0]["figures"].update(

@@ -18,10 +18,12 @@ from lxml import etree
 
 from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.report import build, gate
+from cbt_crypto.report.document import document, reopened
 from cbt_crypto.report.figures.metric import BY_KEY
 from cbt_crypto.report.figures.repeats import UNTIL_KNOWN, StandardError
 from cbt_crypto.report.gate import Answer
-from cbt_crypto.report.model import Comparison, ReportCell
+from cbt_crypto.report.headline import control_states
+from cbt_crypto.report.model import Comparison, ControlState, ReportCell
 from cbt_crypto.results.cell.kept import Kept, ReadCell
 
 pytestmark = pytest.mark.unit
@@ -41,7 +43,9 @@ def _row(metric: str, percent: float, error: float | None, **changes: Any) -> Re
 
 
 def _answer(metric: str, loss: float, cell: ReportCell) -> gate.LoadAnswer:
-    (found,) = gate.answers_of([("load", cell)], gate.Question(BY_KEY[metric], loss))
+    (found,) = gate.answers_of(
+        [("load", cell)], gate.Question(BY_KEY[metric], loss), ControlState()
+    )
     return found
 
 
@@ -127,12 +131,12 @@ def test_one_that_is_beyond_by_itself_is_not_beside_many() -> None:
     """Of 20 loads that lose just what they may, one is beyond its own interval by chance."""
     question = gate.Question(BY_KEY["iops"], 5)
     rows = [("load", _row("iops", 93.0, 0.0060)), *[("other", _row("iops", 95.0, 0.01))] * 19]
-    alone, *_ = gate.answers_of(rows[:1], question)
-    beside, *_ = gate.answers_of(rows, question)
+    alone, *_ = gate.answers_of(rows[:1], question, ControlState())
+    beside, *_ = gate.answers_of(rows, question, ControlState())
     assert alone.answer is Answer.YES
     assert beside.answer is Answer.CANNOT_TELL
     assert beside.reason.endswith("allowed 5 %: needs about 4 more rounds")
-    (in_report,) = gate.answers_of(rows[:1], question, family=20)
+    (in_report,) = gate.answers_of(rows[:1], question, ControlState(), family=20)
     assert in_report.answer is Answer.CANNOT_TELL, "the control, and figures of given rates, count"
 
 
@@ -270,7 +274,7 @@ def test_too_few_deployments_answer_three_and_why(
 def test_a_campaign_that_fails_its_own_test_answers_nothing(tmp_path: Path, synthetic: Any) -> None:
     result = _run(_made(tmp_path, synthetic, {"control": 30.0, "B": 30.0}), "--loss", "5")
     assert result.exit_code == 3, result.output
-    assert "the control differs from the baseline that it repeats" in result.output
+    assert "but the control: DIFFERS by 29.9 % from the baseline that it repeats" in result.output
 
 
 @pytest.mark.parametrize("seed", [6, 11])
@@ -292,17 +296,27 @@ def test_nothing_fails_that_the_report_calls_unclear(
         assert one.differs or line.startswith("UNKNOWN"), line
 
 
-def test_where_the_report_calls_the_control_too_noisy_nothing_is_told(
+def test_where_the_control_is_too_noisy_report_and_gate_believe_the_same_losses(
     tmp_path: Path, synthetic: Any
 ) -> None:
-    """Beside "Control: too noisy" in the report, the gate failed a build."""
-    losses = {"control": 0.0, "B": 70.0}
-    archive = _made(tmp_path, synthetic, losses, 0.15, iterations=4)
-    assert "Control: too noisy (the repeated baseline may be" in " ".join(build(archive).headline)
-    result = _run(archive, "--loss", "5")
-    assert result.exit_code == 3, result.output
-    noisy = r", allowed 5 %; but the control is too noisy \(the repeated baseline may be \d+ to"
-    assert re.search(rf"{noisy} \d+ % of the first\)  B, ", result.output)
+    """Beside "Control: too noisy", the gate failed a build; later, nothing, and rows had a star."""
+    losses = {"control": 0.0, "B": 70.0, "C": 17.0}
+    archive = _made(tmp_path, synthetic, losses, 0.16, 5, iterations=9, seconds=6)
+    report = build(archive)
+    control = report.control_states["iops"]
+    assert control.state == "too noisy"
+    assert f"believe no loss of up to {control.loss_percent:.0f} %" in report.headline[0]
+    lines = iter(_run(archive, "--loss", "5").output.splitlines())
+    is_hidden = False
+    for cell in (cell for cell in report.cells if cell.name in "BC"):
+        iops, line = cell.comparisons["iops"], next(lines)
+        is_beyond = 100 - iops.percent > control.loss_percent
+        assert bool(iops.differs) == is_beyond == line.startswith("FAIL"), line
+        assert is_beyond or "; but the control: too noisy; believe no loss of up to " in line
+        is_hidden |= not is_beyond and iops.p is not None and iops.p < 0.002
+    assert is_hidden, "one would have had a star"
+    written = reopened(json.dumps(document(report)).encode())
+    assert written.control_states == report.control_states
 
 
 @pytest.mark.parametrize("loss", ["half", "-1", "inf", "nan", ""])
@@ -415,8 +429,8 @@ def test_a_figure_that_no_control_has_is_not_judged(repeated: Path) -> None:
         for table in report.tables
     )  # fmt: skip
     question = gate.Question(metric, 5.0)
-    asked = [gate.by_figure(each, metric) for each in (report, replace(report, tables=tables))]
-    judged, not_judged = (gate.findings(each, question) for each in asked)
+    lacks_it = replace(report, tables=tables, control_states=control_states(tables, "control"))
+    judged, not_judged = (gate.findings(each, question) for each in (report, lacks_it))
     assert Answer.CANNOT_TELL not in {one.answer for one in judged}
     assert {one.answer for one in not_judged} == {Answer.CANNOT_TELL}
 

@@ -61,7 +61,7 @@ def test_more_columns_where_there_is_room(small: Path) -> None:
 def test_many_configurations_go_down_and_not_across(small: Path) -> None:
     report = build(small)
     many = tuple(
-        Conclusion("small reads", f"LUKS {number}", "on-disk", "High", Comparison(50.0), None)
+        Conclusion("small reads", f"LUKS {number}", "High", Comparison(50.0), None)
         for number in range(8)
     )
     lines = printed(replace(report, conclusions=many), 80)
