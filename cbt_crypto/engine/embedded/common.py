@@ -201,8 +201,7 @@ SSH_OPTIONS = (
 _CONTROL_PREFIX = "cbt-ssh-"
 #: What an ssh may write of a host's answer, in blocks of 512 bytes: no whole disk.
 _LIMIT = f"ulimit -f {(LONGEST + (1 << 20)) // 512}"
-#: What each host runs. The script itself comes by standard input: there it may be of
-#: any length, and no list of processes shows it.
+#: What each host runs: by standard input a script may be of any length, and no `ps` shows it.
 _READ_SCRIPT = 'script=$(cat) && exec </dev/null && eval "$script"'
 
 
@@ -260,7 +259,8 @@ def pdsh_each(commands: Mapping[str, str], continue_if_error: bool = True) -> Ha
     scripts = {_host(node): text for node, text in commands.items()}
     handle = Handle(what, not continue_if_error, scripts)
     for host in map(_host, local):
-        handle.start(host, ["sh", "-c", _READ_SCRIPT], {"CBT_HOST": host})
+        script = ["sh", "-c", '. "$0" </dev/null', str(handle.path(host, SCRIPT))]
+        handle.start(host, script, {"CBT_HOST": host})
     if remote and fan_out() == "pdsh":
         handle.start("@pdsh", _pdsh_argv(remote, str(handle.path("%h", ""))))
     elif remote:
