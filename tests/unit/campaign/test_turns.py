@@ -189,13 +189,16 @@ def test_what_does_not_go_together(turns: Any, changes: dict[str, Any], sentence
 def test_what_was_predicted_is_kept_and_the_next_start_leaves_it(turns: Any) -> None:
     """The archive of the first campaign predicts the second one, which is of the same shape."""
     path = campaign(turns)
+    path.write_text(path.read_text().replace("    C:\n      turn:\n        number: 2\n", ""))
     turns.cbt(path)
+    assert len(measured(turns)) == 12
     pilot = turns.archive.rename(turns.directory / "pilot")
     result = turns.cbt(path, "--like", pilot)
     assert f"Judging by {pilot}, it takes about" in result.output
     kept = json.loads((turns.archive / "results" / "prediction.json").read_text())
     assert kept["like"] == "pilot" and 0 < kept["low"] <= kept["seconds"] <= kept["high"]
-    turns.cbt(path, "--like", turns.archive, "--again", "B")
+    result = turns.cbt(path, "--like", turns.archive, "--again", "B*round 6")
+    assert result.output.count("] cell ") == 2, result.output
     again = json.loads((turns.archive / "results" / "prediction.json").read_text())
     assert again == kept
 
