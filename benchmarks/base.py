@@ -1,7 +1,6 @@
 """The scenario seam: how clients load a cluster, as pure values like the overlays.
 
-Fields are options of the YAML file, one value each. Hooks return shell text, which
-`cbt_crypto.run.cell.measure` runs. `docs/write-a-scenario.md` has a complete one.
+Fields are options of the YAML file. Hooks return shell text. See `docs/write-a-scenario.md`.
 """
 
 from __future__ import annotations

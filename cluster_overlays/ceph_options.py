@@ -1,7 +1,7 @@
 """Any option of Ceph, by section, as ceph.conf has them: what else people want to compare.
 
-Names and values are checked against the release that is installed on the hosts. An option that the
-release can change while daemons run is set through their admin sockets; any other is in ceph.conf.
+Names and values are checked against the hosts' release. What it can change while daemons run is
+set through their admin sockets; any other option is in ceph.conf.
 """
 
 from __future__ import annotations

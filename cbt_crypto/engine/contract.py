@@ -1,7 +1,6 @@
 """What an engine offers, as types: `docs/contract.md` in words that a type checker reads.
 
-An engine is the embedded one or a checkout of upstream CBT. Whoever works with an engine works with
-these protocols alone; what a deployment changes is passed in as a `BoundStack`.
+An engine is the embedded one or a checkout of upstream CBT; a `BoundStack` says what changes.
 """
 
 from __future__ import annotations

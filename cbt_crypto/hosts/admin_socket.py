@@ -18,12 +18,10 @@ from cbt_crypto.hosts.site import HostOutputs, Site
 class Question:
     """One command to one daemon.
 
-    `command` is what the daemon reads, e.g. `{"prefix": "perf dump"}`. With `keep`, the answer
-    is flat: of its leaves only those whose path, joined by slashes and with numbers for the
-    entries of lists, matches one of these shell patterns. A `steady` question is asked again
-    until two answers in a row are the same, or 51 times, and its answer is the list of the last
-    two: counters that are read one after another belong together only when none of them moved
-    meanwhile. The answer to one that `is_text` is what the daemon says, as text.
+    `command` is what the daemon reads, e.g. `{"prefix": "perf dump"}`. With `keep`, the answer has
+    only leaves whose path (`a/b/0`) matches one of these shell patterns. A `steady` question is
+    asked until two answers in a row are the same, or 51 times, and its answer is the last two:
+    counters belong together only when none moved meanwhile. One that `is_text` is answered as text.
     """
 
     key: str

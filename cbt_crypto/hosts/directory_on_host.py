@@ -5,6 +5,7 @@ A directory decides something only if it is ours, open to nobody else, and reach
 
 import contextlib
 import os
+import re
 import shutil
 import stat
 import sys
@@ -154,10 +155,12 @@ def remove(path: str, part: str = "") -> None:
     if mounted:
         raise Refused(f"{mounted[0]} is mounted below {path}; unmount it")
     if target == path and (mode or os.path.ismount(path)):
+        # A power cut may leave zeros in it.
+        owned = int(mode, 8) if re.fullmatch("0o[0-7]{1,4}", mode) else 0o700
         # The marker last: what fails midway can be repeated.
         for name in sorted(os.listdir(path), key=MARKER.__eq__):
             _remove(os.path.join(path, name))
-        os.chmod(path, int(mode or "0o700", 8))
+        os.chmod(path, owned)
     else:
         _remove(target)
 

@@ -1,7 +1,6 @@
 """Find our processes on this machine by a mark in their environment.
 
-A process id can be lost by a kill or reused. A run marks pdsh and ssh, which outlive a kill and
-could start a daemon after everything was torn down; a lab marks its nodes.
+Ids are lost by a kill, or reused. A run marks pdsh and ssh, which outlive it; a lab its nodes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Run the shell text that hooks return on hosts, and say which host failed and why.
 
-An answer is framed by a mark that no host could know: a login greeting is no part of it, and a host
-that was cut short is told from one that failed.
+An answer is framed by a mark that no host knows: a greeting is no part of it.
 """
 
 from __future__ import annotations

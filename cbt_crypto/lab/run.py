@@ -43,8 +43,13 @@ def put(lab: Lab, node: Node, directory: str, files: Mapping[str, Union[Path, st
         access.command(lab, node, script), stdin=subprocess.PIPE, stderr=subprocess.PIPE
     )
     # When the node gives up, the reason is in its errors.
-    with contextlib.suppress(BrokenPipeError):
+    try:
         pack(cast(IO[bytes], process.stdin), files)
+    except PermissionError as error:
+        process.kill()
+        raise UsageError(f"{error.filename}: cannot be read; change its mode or move it") from None
+    except BrokenPipeError:
+        pass
     errors = process.communicate()[1].decode(errors="replace").strip().splitlines()
     if process.returncode != 0:
         reason = errors[-1] if errors else f"exit status {process.returncode}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 import signal
 from collections import Counter
@@ -420,12 +421,12 @@ class _Comparer:
         return self.comparisons.of(load, value, key)
 
     def _pairs(self, load: Hashable, section: SectionRuns) -> Iterator[Pair]:
-        for value in section.rows:
-            for other in section.rows:
-                comparison = self.comparisons.between(load, value, other)
-                if comparison is not None and self.baseline not in (value, other):
-                    name = name_of(section.dimension, value)
-                    yield Pair(name, name_of(section.dimension, other), comparison)
+        rows = [value for value in section.rows if value != self.baseline][: interval.MOST_ROWS]
+        for value, other in itertools.product(rows, rows):
+            comparison = self.comparisons.between(load, value, other)
+            if comparison is not None:
+                name = name_of(section.dimension, value)
+                yield Pair(name, name_of(section.dimension, other), comparison)
 
 
 def name_of(dimension: str, value: Scalar) -> str:

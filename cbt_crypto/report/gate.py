@@ -1,13 +1,9 @@
 """`gate`: does a change lose more than `--loss`? Yes, no, or unknown, for each workload.
 
-The answers rest on what the report's verdicts rest on: its intervals, its test, its level, and its
-family of comparisons, with the margin where these have 100 %. So whatever fails is starred in the
-report, and what has no verdict there, or no trust, has no answer here.
-
-No is a test of non-inferiority: the most that may have been lost is within the margin. The answer
-for all workloads is no only where each one's is, so no load's needs a stricter test for there being
-others (R. Berger, Technometrics 24, 1982).
-Yes for all takes only one workload, so that each yes has to hold beside all others: Holm's rule.
+The answers have the report's intervals, test, level and family of comparisons, with the margin
+where these have 100 %: whatever fails is starred there. No is a test of non-inferiority, for all
+workloads only where it is for each, so that no load's needs a stricter one (R. Berger,
+Technometrics 24, 1982). Yes takes one workload: each has to hold beside all others (Holm's rule).
 """
 
 from __future__ import annotations
@@ -119,9 +115,8 @@ def findings(report: Report, question: Question, only: Sequence[str] = ()) -> li
     """One for each workload and each row that is neither the baseline nor its control.
 
     UsageError where the question has a limit of its own for a row that is not there. Loads at a
-    given rate are left out where the figure is that rate. Where the report does not trust the
-    control, nothing can be told. `only` chooses answers by what is printed of them and by
-    the labels of cells; each is beside all of the report's comparisons and the control's.
+    given rate are left out where the figure is that rate. `only` chooses answers by their line and
+    by cells' labels; each is beside all of the report's comparisons.
     """
     metric = question.metric
     if metric.better > 0 and max(question.loss, *question.own.values(), 0) >= 100:

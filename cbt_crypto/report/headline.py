@@ -248,7 +248,7 @@ def state_of(controls: Sequence[Comparison]) -> ControlState:
     most = max(high - 100, 100 - low, 1)
     if most <= _CONTROL_NOISY:
         return ControlState("agrees" if most <= _LITTLE else "open", most, most)
-    most = max(high, 1e4 / low)
+    most = max(high, 1e4 / max(low, 1e-9))  # which a stranger's may be 0
     return ControlState("too noisy", 100 - 1e4 / most, most - 100)
 
 

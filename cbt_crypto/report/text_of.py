@@ -59,6 +59,7 @@ _WHY_NONE = {
 #: Stands where a campaign has only begun, or measured its baseline alone, or all but that.
 NOTHING = "Nothing is compared: no workload has figures of its baseline and of another row."
 
+_TOGETHER = "* holds over all of these pairs; beside one row alone (--baseline), fewer count."
 LEVELS = "Levels, alone and together"
 #: Comparisons of a section beside those with the baseline, by their heading.
 _PAIRS: Mapping[str, Callable[[Section], tuple[Pair, ...]]] = {
@@ -119,9 +120,8 @@ def definitions(report: Report) -> list[Grid]:
     for name, overlays in report.configurations.items():
         flow = yaml.safe_dump(overlays, default_flow_style=True, width=math.inf, sort_keys=False)
         rows.append((name, flow.strip()[1:-1] if overlays else "none"))
-    heads = ("Configuration", "Overlays")
-    is_worth_it = len(rows) > 1 and any(report.configurations.values())
-    return [Grid("What each configuration is", heads, [("", rows)], (), 2)] if is_worth_it else []
+    grid = Grid("What each configuration is", ("Configuration", "Overlays"), [("", rows)], (), 2)
+    return [grid] if len(rows) > 1 and any(report.configurations.values()) else []
 
 
 def pair_grids(report: Report, tables: Iterable[Table]) -> dict[str, Grid]:
@@ -132,7 +132,7 @@ def pair_grids(report: Report, tables: Iterable[Table]) -> dict[str, Grid]:
     for title, of in _PAIRS.items():
         rows = [(label, list(map(_pair, of(section)))) for label, section in sections]
         if filled := [(label, pairs) for label, pairs in rows if pairs]:
-            grids[title] = Grid(title, heads, filled, (), 2)
+            grids[title] = Grid(title, heads, filled, (_TOGETHER,), 2)
     return grids
 
 

@@ -1,7 +1,6 @@
 """Why a figure changed: what changed most beside it for each IO, and what was at its limit.
 
-Every rule is a row of a table here, with what documents it. What is said of a difference is that
-it came together with another one: a cause has been seen only where something was at its limit.
+Every rule is a row of a table, with its source. A cause has been seen only at a limit.
 """
 
 from __future__ import annotations

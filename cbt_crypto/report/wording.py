@@ -152,7 +152,7 @@ def cipher_speeds(environment: Mapping[str, Any]) -> dict[str, list[list[str]]]:
     for host, about in mapping(environment.get("hosts")).items():
         luks = mapping(mapping(mapping(about).get("overlays")).get("luks"))
         if "benchmark" in luks:
-            drivers = {row.get("name"): _driver(row) for row in _rows(luks.get("drivers"))}
+            drivers = {str(row.get("name")): _driver(row) for row in _rows(luks.get("drivers"))}
             speeds_by_host[host] = list(_speeds(host, luks, drivers))
     return speeds_by_host
 

@@ -400,6 +400,8 @@ def _loads(folder: Folder, name: str) -> Iterator[_PublishedLoad]:
         yield from _of_fio(name, jobs)
 
 
+#: The file is read for each of them.
+_MOST_JOBS = 256
 #: Options of a job that begins when those before it have ended.
 _IN_TURN = {"stonewall", "wait_for_previous"}
 
@@ -411,6 +413,8 @@ def _of_fio(name: str, jobs: Sequence[Job]) -> Iterator[_PublishedLoad]:
     if is_one and not any(_IN_TURN & job.options.keys() for job in jobs[1:]):
         yield _PublishedLoad(name, "fio", "fio", loads[0][1])
         return
+    if len(loads) > _MOST_JOBS:
+        raise Malformed(f"has {len(loads)} jobs that differ, more than {_MOST_JOBS}")
     for (_, parameters), numbers in groupby(range(len(loads)), lambda number: loads[number]):
         kind = f"fio{NUMBERED}{','.join(map(str, numbers))}"
         yield _PublishedLoad(name, kind, "fio", parameters)

@@ -1,13 +1,10 @@
 """An interval of fixed width from as many deployments as it takes: Stein's, and no narrower.
 
 Who adds deployments until Student's interval is narrow enough ends where chance has them alike,
-and is wrong more often than one time in twenty. Stein's interval takes the variance of the first
-few deployments alone, and the mean of all: as the mean knows nothing of how far values are apart,
-it is right whatever width decides when to end (C. Stein, A two-sample test for a linear hypothesis
-whose power is independent of the variance, Annals of Mathematical Statistics 16(3), 1945). Here an
-interval is the widest of his and of Student's over all deployments and over all pairs of turns.
-
-That holds where width alone decides; to end by what is shown needs `confidence_sequence`.
+and is wrong too often. Stein's takes the variance of the first few deployments alone, and the mean
+of all: it is right whatever width decides when to end (C. Stein, Annals of Mathematical Statistics
+16(3), 1945). Here an interval is the widest of his and of Student's over all deployments and over
+all pairs of turns. To end by what is shown, and not by width, needs `confidence_sequence`.
 """
 
 from __future__ import annotations
@@ -219,8 +216,7 @@ def on_one_cluster(
     """The values of pairs side by side, by the number that their deployment was planned with.
 
     A pair is (that number, the cluster of one side, that of the other, its value). Sides that were
-    on different clusters are no pair: days may pass between them. A deployment that broke between
-    the two sides counts all the same, as long as most did not.
+    on different clusters are no pair; a deployment that broke counts, as long as most did not.
     """
     whole: dict[int, list[ValueT]] = {}
     broken: dict[int, list[ValueT]] = {}
@@ -252,8 +248,7 @@ def of_rounds(
 ) -> Spread:
     """Of (logarithm, the baseline's) of each round, in their order.
 
-    Rounds differ where a disturbance lasts over several of them, sides where it changes from one
-    deployment to the next: the larger variance counts. `until`: width may end the campaign, for
+    The larger variance counts: of rounds, or of sides. `until`: width may end the campaign, for
     which the first rounds' variance is right (Stein). No variance of a round is below `least`.
     Raises ValueError for fewer than two rounds.
     """

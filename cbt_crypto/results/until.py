@@ -1,7 +1,6 @@
 """What one block measured after its warm-up, from fio's logs on the host that collected them.
 
-The report reads the same logs, with clocks and gaps, for its figures. Here it is about when to
-stop, and about where the warm-up ends, which the report then takes from cell.json.
+It tells when to stop, and where the warm-up ends, which the report takes from cell.json.
 """
 
 from __future__ import annotations
@@ -141,9 +140,8 @@ class Measured:
 class LoadPace:
     """One workload under all configurations. `together` are those that take turns on one cluster.
 
-    `blocks`: configuration -> round -> what was measured. `turns` are those on each deployment,
-    where deployments are added until it is known; None where no deployment follows. `beside`: all
-    configurations stand on each of these.
+    `blocks`: configuration -> round -> what was measured. `turns`: on each deployment, where more
+    may follow, else None. `beside`: all configurations stand on each of these.
     """
 
     until: MeasureUntil
@@ -292,8 +290,7 @@ def read_block(
     """The block whose files are in `directory`; None where a process left no log of its IOPS.
 
     `processes` are those of cell.json, `interval_ms` is what a line of their logs stands for.
-    `warmup_s` is left out of every block of a workload, at most half of it: where each block's
-    own seconds decide, those that stalled are left out as if they were warm-up.
+    `warmup_s` is left out of every block of a workload, at most half of it.
     """
     folder = Folder(directory)
     logs = [

@@ -118,6 +118,9 @@ def reach(
 
 def _iops(host: str, printed: str) -> float:
     try:
-        return float(printed.strip().splitlines()[-1])
+        iops = float(printed.strip().splitlines()[-1])
+        if not 0 <= iops < 1e30:  # neither for what is no number
+            raise ValueError(iops)
+        return iops
     except (IndexError, ValueError):
         raise RunError(f"{host}: a round before the steady state left no IOPS") from None

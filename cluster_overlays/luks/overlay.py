@@ -17,6 +17,7 @@ from cbt_crypto.cluster_overlays.luks.mapping import (
     CryptTable,
     OpalTable,
     crypt_of,
+    devices_of,
     mapping_of,
     mapping_of_drive,
     mappings_of,
@@ -152,10 +153,13 @@ class Luks(Overlay):
             script = f"echo {shlex.quote(sentence)}"
             needs += [Requirement("luks", (drive.host,), script) for drive in site.drives]
         for osd in site.osds:
-            if osd.is_file:
-                sentence = f"osd.{osd.id} is on a file; luks needs block devices: name osd_devices"
-                script = f"echo {shlex.quote(sentence)}"
-                needs.append(Requirement(f"device of osd.{osd.id}", (osd.host,), script))
+            sentence = "is on a file; luks needs block devices: name osd_devices"
+            if not osd.is_file and (osd.is_existing or devices_of(osd).keys() & {*self.devices}):
+                continue
+            if not osd.is_file:
+                sentence = f"has no device that luks: devices: {self.devices} names; name data"
+            script = f"echo {shlex.quote(f'osd.{osd.id} {sentence}')}"
+            needs.append(Requirement(f"device of osd.{osd.id}", (osd.host,), script))
         return needs
 
     @override
@@ -323,6 +327,9 @@ class Luks(Overlay):
     def _osd_fault(self, osd: Osd, facts: base.StorageFacts) -> Optional[str]:
         """What is wrong at an OSD; of another deployer's, only what the file names counts."""
         wanted = self._wanted()
+        parts = facts["named"].keys() | ({"data"} if osd.is_existing else set())
+        if not parts & {*self.devices}:
+            return f"it has no device of {', '.join(self.devices)} that could be encrypted"
         if not osd.is_existing:
             return proof.encrypted_fault(osd, facts, wanted, self.devices)
         if isinstance(wanted, OpalTable) or wanted.on_opal:

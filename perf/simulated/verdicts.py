@@ -25,7 +25,7 @@ from cbt_crypto.report.figures.repeats import (
     together,
 )
 from cbt_crypto.report.gate import Answer, Question, answers_of, overall
-from cbt_crypto.report.model import Comparison, ReportCell
+from cbt_crypto.report.model import Comparison, ControlState, ReportCell
 from cbt_crypto.results.repetition import GIVEN, GIVEN_SHARED
 from cbt_crypto.results.until import LoadPace, Measured, MeasureUntil
 from simulated.designs import Campaigns, Design
@@ -134,7 +134,7 @@ def gate_answer(campaigns: Campaigns, number: int, loss_percent: float) -> Answe
         )
         cell = ReportCell("other", {}, "read", "measured", comparisons={"iops": compared})
         rows.append((f"workload {load}", cell))
-    return overall(answers_of(rows, Question(BY_KEY["iops"], loss_percent)))
+    return overall(answers_of(rows, Question(BY_KEY["iops"], loss_percent), ControlState()))
 
 
 def until_precise(

@@ -354,20 +354,17 @@ def together(scripts: Sequence[str]) -> str:
 def script(ceph_cmd: str, conf: str, steps: Sequence[Step], timeout: int, session: str = "") -> str:
     """Shell text for the head that takes `steps`, within `timeout` seconds in all.
 
-    They are taken in one process, with the Python of `ceph` itself, which has librados: the start
-    of a `ceph` command costs 0.5 to 1 s.
-
-    `session` is how the names of files begin by which a session is found again that an earlier
-    such script began. It ends where it fails, and when its files are removed.
+    One process takes them, with the Python of `ceph`: to start `ceph` costs 0.5 to 1 s. `session`
+    is how the names of files begin by which an earlier script's session is found again; it ends
+    where it fails, and when its files are removed.
 
     A step is `{"mon": {"prefix": ..., ...}}`, a monitor command; `{"wait": "osds", "count": n,
     "since": epoch}`, until n OSDs are up that came up after that epoch of the OSD map;
     `{"wait": "mgr"}`; or `{"wait": "pgs", "pools": [...], "clean_at": epoch}`, until all their
-    groups are active+clean. It prints the epoch of the OSD map of which each group itself said so.
-    With that as `clean_at` none is asked again while the map is the same: groups peer for a new
-    one. `{"placed": name}` answers with the OSDs that each of a pool's groups is on, `{"alike":
-    name, "like": name, "twins": {...}}` puts those of the one where those of the other are, on
-    twins, and `{"end": true}` ends a `session` behind these steps.
+    groups are active+clean: it prints the epoch of which each group itself said so, and with that
+    as `clean_at` asks none again while the map is the same. `{"placed": name}` answers with the
+    OSDs of each of a pool's groups, `{"alike": name, "like": name, "twins": {...}}` puts those of
+    the one where those of the other are, on twins, and `{"end": true}` ends a `session`.
     """
     words = ("python_of_ceph", ceph_cmd, conf, str(timeout), json.dumps(list(steps)), session)
     calls = [shlex.join(words)]

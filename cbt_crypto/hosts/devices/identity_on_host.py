@@ -1,7 +1,6 @@
 """Which device a path leads to, and what is on it. Runs on hosts as root: Python 3.6, util-linux.
 
-A path may lead to another disk after a reboot. Disks are told apart by WWN or serial number, and
-those without by the number that the kernel gave them in this boot.
+Disks are told apart by WWN or serial number, else by the number that the kernel gave in this boot.
 """
 
 import ctypes

@@ -1,7 +1,6 @@
 """Flame graphs of what OSDs and dm-crypt ran for an IO, against the baseline; and folded files.
 
-Gregg's "Differential Flame Graphs" (2014), but that a colour is of what a frame took with all that
-it called, and that differences which chance makes of so few samples have none.
+As Gregg's (2014), but a colour is of a frame with all that it called, and chance has none.
 """
 
 from __future__ import annotations

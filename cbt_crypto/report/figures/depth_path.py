@@ -1,7 +1,6 @@
 """Latency over IOPS along the depths of one workload, and where each curve bends.
 
-The knee is the depth with the most power, IOPS by mean latency (Kleinrock, ICC 1979): deeper queues
-cost more than they gain. Its bound is the neighbouring depths, over iterations the widest.
+The knee is the depth with the most power, IOPS by mean latency (Kleinrock, ICC 1979).
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def _tables(luks: OverlayProof) -> Iterator[str]:
 def _busy_threads(clients: Mapping[str, Any]) -> Iterator[str]:
     for host, about in clients.items():
         percent = mapping(about).get("cpu_percent")
-        if isinstance(percent, (int, float)) and percent >= BUSY_THREAD_PERCENT:
+        if isinstance(percent, (int, float)) and BUSY_THREAD_PERCENT <= percent < 2**63:
             thread = mapping(about).get("thread")
             yield (
                 f"client {host} was held up by one busy thread: its {thread} used "

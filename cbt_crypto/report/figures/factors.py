@@ -1,8 +1,7 @@
 """What the levels of a campaign's matrix do, alone and together.
 
 A level's effect is its ratio to its factor's first, as the mean over other factors' levels; an
-interaction is the ratio of two levels to the product of each alone. Both are contrasts of
-logarithms, round by round, so `repeats` judges them.
+interaction is the ratio of two levels to the product of each. `repeats` judges both, as contrasts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Every comparison of a report: its percent, its interval, what that rests on, and its verdict.
 
-docs/figures.md says it in words. A percent has a verdict only where what varies most was repeated;
-else it stands with a range that is named for what it is.
+A percent has a verdict only where what varies most was repeated (docs/figures.md).
 """
 
 from __future__ import annotations
@@ -118,6 +117,8 @@ _TAIL = 0.975
 
 #: The figure by which rows are also compared with one another.
 _AMONG_ROWS = "iops"
+#: Among so many first rows of a workload at most; their pairs are 125,000.
+MOST_ROWS = 500
 
 #: A section, one of its rows, the row it is compared with, and the figure.
 _Key = tuple[Hashable, Scalar, Scalar, str]
@@ -216,9 +217,8 @@ class LoadRuns:
 class Comparisons:
     """All comparisons of a report, with their verdicts.
 
-    A verdict is of one figure over a whole archive: with a chance of 95 % every difference that is
-    shown in a figure is one. Rows compared with one another are a family of their own. Archives
-    that are compared are experiments of their own, and each has its report's verdicts.
+    A verdict is of one figure over an archive: with a chance of 95 % every difference that is shown
+    in it is one. Rows compared with one another, and each compared archive, are families too.
     """
 
     def __init__(
@@ -300,7 +300,7 @@ def _with_baseline(loads: Mapping[Hashable, LoadRuns], baseline: Scalar) -> Iter
 
 def _among(loads: Mapping[Hashable, LoadRuns], baseline: Scalar) -> Iterator[_Key]:
     for name, load in loads.items():
-        rows = [value for value in load.cells if value != baseline]
+        rows = [value for value in load.cells if value != baseline][:MOST_ROWS]
         for position, value in enumerate(rows):
             for other in rows[:position]:
                 yield name, value, other, _AMONG_ROWS

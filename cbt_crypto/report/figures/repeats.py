@@ -124,10 +124,9 @@ def p_of(errors: Iterable[StandardError], distance: float) -> float:
 class Estimate:
     """`center` +- `half` of the logarithm of a ratio, at 95 %.
 
-    `p` is the chance of such a difference where there is none; None where no verdict may rest on
-    what was repeated. `errors` are what both follow from. `variance` is that of one round's ratio,
-    `count` the number of rounds, and `given` the degrees of freedom that a verdict gives away,
-    where others of the figure may lend what they know.
+    `p` is the chance of such a difference where there is none; None where none may be told.
+    `errors` are what both follow from. `variance` is that of one round's ratio, `count` the rounds,
+    and `given` the degrees of freedom that a verdict gives away for what others lend.
     """
 
     center: float
@@ -147,10 +146,9 @@ def moderated(variances: Floats, degrees: Floats, rows: Ints, loads: Ints) -> tu
     """The variance of each comparison of a figure, drawn towards the others', and its degrees.
 
     The last axis is that of comparisons; `rows` and `loads` number what each one is of. Variances
-    are drawn towards the largest of three means: of all comparisons, of those of the same row,
-    and of those of the same workload, so that none that is noisy borrows a quiet one's. And none
-    becomes smaller than it is. (After G. K. Smyth, Statistical Applications in Genetics and
-    Molecular Biology 3(1), 2004, whose fitted priors fail here: noise has two levels.)
+    are drawn towards the largest of three means: of all comparisons, of the same row's, and of the
+    same workload's. None becomes smaller than it is. (After G. K. Smyth, Statistical Applications
+    in Genetics and Molecular Biology 3(1), 2004; fitted priors fail: noise has two levels.)
     """
     borrowed = repetition.borrowed(len(degrees))
     expected = np.maximum(variances.mean(axis=-1, keepdims=True), _means_by(variances, rows))
@@ -291,9 +289,8 @@ def _beside(
 ) -> Optional[Estimate]:
     """Groups of OSDs on the same clusters, in turns: each deployment is one value.
 
-    Two groups of one cluster differ by their slices of the drives and by where CRUSH puts what, as
-    two clusters do, and no number of turns on them tells by how much. Rows of one group are
-    compared in the same way: what they differ by on one cluster says little of the next.
+    Two groups of one cluster differ by their slices of the drives and by where CRUSH puts what, and
+    no number of turns tells by how much. Rows of one group are compared in the same way.
     """
     by_deployment = repetition.on_one_cluster(
         (of_row.beside[1], of_row.deployment, of_base.deployment, of_row.log - of_base.log)

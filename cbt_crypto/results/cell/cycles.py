@@ -1,8 +1,7 @@
 """Cycles in a run's latency, and what of its hosts works in the same cycle.
 
-A comb of the periodogram's peaks (harmonic sums, as Buccheri and others' Z2m, 1983) is judged
-against series that remember their last second as this one does and are else in no order: AR(1), as
-Torrence and Compo (1998) judge, with the residuals drawn anew, as latencies have long tails.
+A comb of the periodogram's peaks (harmonic sums: Buccheri and others' Z2m, 1983) is judged against
+series of AR(1) (Torrence and Compo, 1998), whose residuals are drawn anew: latencies have tails.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import Optional
 import numpy as np
 
 from cbt_crypto.results.cell.record import Floats
+from cbt_crypto.results.cell.within_run import LONGEST_S
 
 #: A cycle has at least this many periods in a run: two spikes alone would make one of fewer.
 _PERIODS = 4
@@ -73,7 +73,9 @@ def period_of(values: Floats) -> Optional[float]:
     """The period in seconds of the only cycle that chance does not explain; None without one."""
     known = np.isfinite(values)
     length = len(values)
-    if length < _FEWEST_SECONDS or known.mean() < _KNOWN or np.ptp(values[known]) == 0:
+    if not _FEWEST_SECONDS <= length <= LONGEST_S:
+        return None
+    if known.mean() < _KNOWN or np.ptp(values[known]) == 0:
         return None
     seconds = np.arange(length)
     series = _even(np.interp(seconds, seconds[known], values[known])[np.newaxis, :])

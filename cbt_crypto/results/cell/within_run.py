@@ -42,6 +42,10 @@ class Seconds:
     latencies_ns: Optional[Ints] = None
 
 
+#: Each second takes 10 kB in memory.
+LONGEST_S = 86_400
+
+
 @dataclass(frozen=True)
 class Within:
     """A run's figures' spread: standard deviations of logarithms, of `blocks`."""
@@ -52,9 +56,9 @@ class Within:
 
 
 def within_run(seconds: Seconds) -> Optional[Within]:
-    """None when the run is too short to say, or did nothing."""
+    """None when the run is too short or too long to say, or did nothing."""
     length = len(seconds.iops)
-    if length < _FEWEST_SECONDS or not seconds.iops.any():
+    if not _FEWEST_SECONDS <= length <= LONGEST_S or not seconds.iops.any():
         return None
     block = _block_length(seconds.iops)
     weights = drawn_weights(length, block)

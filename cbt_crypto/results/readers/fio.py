@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -181,10 +182,8 @@ def _jobs(output: _Output) -> list[_Job]:
 
 def _hosts(jobs: list[_Job]) -> dict[tuple[Optional[str], Optional[int]], Optional[str]]:
     servers = {(job.hostname, job.port) for job in jobs}
-    hosts = [host for host, _ in servers]
-    return {
-        (host, port): f"{host}:{port}" if hosts.count(host) > 1 else host for host, port in servers
-    }
+    ports = Counter(host for host, _ in servers)
+    return {(host, port): f"{host}:{port}" if ports[host] > 1 else host for host, port in servers}
 
 
 def _json_job(

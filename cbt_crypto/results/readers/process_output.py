@@ -250,7 +250,7 @@ def read_output(kind: str, data: bytes) -> FioOutput:
     output = reader(data)
     if not numbers:
         return output
-    chosen = numbers.split(",")
+    chosen = set(numbers.split(","))
     jobs = tuple(job for number, job in enumerate(output.jobs) if str(number) in chosen)
     if not jobs:
         raise Malformed(f"holds no job {numbers!r}")

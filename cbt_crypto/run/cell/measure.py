@@ -46,7 +46,10 @@ def check(wanted: Sizes, archive_dir: Path) -> None:
         for name, size in files.items():
             first, slash, rest = name.partition("/")
             path = archive_dir / f"{first}.{host}{slash}{rest}"
-            arrived = path.stat().st_size if path.is_file() else -1
+            try:
+                arrived = path.stat().st_size if path.is_file() else -1
+            except OSError:  # no file can have that name
+                arrived = -1
             if arrived < size:
                 what = "is missing" if arrived < 0 else f"has {arrived} of {size} bytes"
                 raise HostError(host, f"copy {name} from it", f"{what} in the archive", "")

@@ -1,7 +1,6 @@
 """Look again and again while a cell is measured, and note changes. Runs on hosts: Python 3.6.
 
-It runs `Watch` modules sent along (cluster_overlays/base.py), and programs for scripts before and
-after the cell, which need not start a Python each.
+It runs `Watch` modules (cluster_overlays/base.py), and programs of scripts before and after it.
 """
 
 import json

@@ -30,6 +30,8 @@ def test_what_is_there_must_arrive(tmp_path: Path) -> None:
         measure.check(wanted, archive)
     (archive / "json_output.0.localhost").write_text("0123456789")
     measure.check(wanted, archive)
+    with pytest.raises(HostError, match=r"copy n* from it: is missing in the archive"):
+        measure.check({"localhost": {"n" * 300: 1}}, archive)
 
 
 def test_a_clock_that_was_set_during_a_cell() -> None:

@@ -48,3 +48,13 @@ def test_one_that_was_there_stays_as_it_was(tmp_path: Path) -> None:
     directory_on_host.main(["make", str(made)])
     assert directory_on_host.main(["remove", str(made)]) == 0
     assert not made.exists()
+
+
+def test_a_marker_of_zeros_as_a_power_cut_leaves_it(tmp_path: Path) -> None:
+    """The directory was emptied, and then a traceback; it never got its mode back."""
+    path = tmp_path / "cbt"
+    path.mkdir(mode=0o755)
+    (path / directory_on_host.MARKER).write_bytes(b"\0" * 5)
+    (path / "run").mkdir()
+    assert directory_on_host.main(["remove", str(path)]) == 0
+    assert list(path.iterdir()) == [] and path.stat().st_mode & 0o777 == 0o700

@@ -147,3 +147,18 @@ def test_results_stay_known_where_a_second_signal_ends_this_side_alone(
     monkeypatch.setattr(run, "follow", lambda lab, job: 1)
     assert run.run(lab, job, Steps(Console(file=StringIO()))) == 1
     assert scripts[-1] == "rm -f /root/campaign/origin"
+
+
+def test_a_file_that_cannot_be_carried_in_is_named(
+    make_lab: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An unreadable file of the archive ended `lab run` in a traceback."""
+    monkeypatch.setattr(run.access, "command", lambda *_: ["cat"])
+
+    def pack(*_: object) -> None:
+        raise PermissionError(13, "Permission denied", "/archive/results/theirs")
+
+    monkeypatch.setattr(run, "pack", pack)
+    lab = make_lab()
+    with pytest.raises(UsageError, match=r"^/archive/results/theirs: cannot be read; "):
+        run.put(lab, lab.head, "/root/archive", {})

@@ -551,6 +551,11 @@ READ: dict[str, Callable[[dict[str, Any]], Any]] = {
     "percent 0": lambda document: (
         [lost(document).update(percent=0.0), document["tables"].reverse()]
     ),
+    "an older one, its control from 0": lambda document: [
+        document.pop("control_states", None),
+        document["tables"][1]["sections"][0]["cells"][-1].update(name="control"),
+        lost(document).update(low=0.0, high=99.0, differs=False),
+    ],
     "hosts are a list": lambda document: document["environment"].update(hosts=[1]),
     "a host is a text": lambda document: document["environment"].update(hosts={"A: x": "t"}),
     "roles": lambda document: document["environment"].update(hosts={"x": {"roles": 5}}),

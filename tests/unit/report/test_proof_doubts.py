@@ -10,7 +10,7 @@ from typing import Any, Optional
 
 import pytest
 
-from cbt_crypto.archive.documents import OverlayProof, Proof
+from cbt_crypto.archive.documents import OverlayProof, Proof, parse_document
 from cbt_crypto.report import build
 from cbt_crypto.report.document import document
 from cbt_crypto.report.figures.doubts import doubts, notes_of, numbers
@@ -111,6 +111,13 @@ def test_an_osd_s_counter_that_is_none(small: Path, ops: float) -> None:
     proof["overlays"] = [{"overlay": "osds", "proved": True, "evidence": evidence}]
     path.write_text(json.dumps(proof))
     json.dumps(document(build(small)), allow_nan=False)
+
+
+def test_a_busy_thread_that_none_can_be() -> None:
+    """400 digits ended `report` in a traceback."""
+    told = {"configuration": "a", "clients": {"h": {"cpu_percent": 10**400, "thread": "x"}}}
+    text = json.dumps({"format": 1, "proved": True, **told})
+    assert list(doubts(parse_document(Proof, text.encode()), "read")) == []
 
 
 def test_osds_of_which_not_all_tell_their_groups() -> None:

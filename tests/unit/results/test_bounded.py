@@ -9,6 +9,7 @@ import time
 import tracemalloc
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,13 +19,16 @@ from cbt_crypto.archive.folder import Folder
 from cbt_crypto.cluster_overlays.luks.preparation import DmCrypt
 from cbt_crypto.hosts.secret import options_without
 from cbt_crypto.results.cell.client import read_client_cpu
+from cbt_crypto.results.cell.cycles import period_of
 from cbt_crypto.results.cell.hardware_counters import crypto_percent, parse_perf_stat, read_energy
 from cbt_crypto.results.cell.in_window import second_bins
 from cbt_crypto.results.cell.window import Window
+from cbt_crypto.results.cell.within_run import Seconds, within_run
+from cbt_crypto.results.foreign import read_published
 from cbt_crypto.results.readers import collectl, histogram
 from cbt_crypto.results.readers.fio import parse_fio_normal
 from cbt_crypto.results.readers.fio_log import read_fio_log
-from cbt_crypto.results.readers.process_output import parse_kbench, parse_output
+from cbt_crypto.results.readers.process_output import parse_kbench, parse_output, read_output
 from cbt_crypto.results.readers.recording import read_recording
 from cbt_crypto.results.until import read_block
 from cbt_crypto.run.preflight.survey import Version
@@ -273,3 +277,45 @@ def test_a_window_of_weeks_takes_no_memory_for_each_second_s_bins(tmp_path):
     problems = []
     assert second_bins(Folder(tmp_path), [], Window(0, 14 * 86_400), problems) == {}
     assert "longer than 48 hours" in str(problems[0])
+
+
+def test_servers_without_end_in_one_file_of_fio_s() -> None:
+    """For each one all were counted: hours for 15 MB."""
+    job = {"jobname": "j", "job options": {}, "read": {"total_ios": 1, "runtime": 1}}
+    stats = [{**job, "hostname": f"h{n}", "port": n} for n in range(20_000)]
+    began = time.process_time()
+    jobs = parse_output(json.dumps({"fio version": "fio-3.33", "client_stats": stats}).encode())
+    assert len({job.host for job in jobs.jobs}) == 20_000
+    assert time.process_time() - began < 5
+
+
+def test_numbers_of_jobs_without_end() -> None:
+    jobs = [{"jobname": "j", "read": {"total_ios": 1, "runtime": 1}} for _ in range(3_000)]
+    data = json.dumps({"fio version": "fio-3.33", "jobs": jobs}).encode()
+    numbers = ",".join(map(str, range(3_000, 300_000)))
+    began = time.process_time()
+    assert len(read_output(f"fio:0,{numbers}", data).jobs) == 1
+    assert time.process_time() - began < 5
+
+
+def test_unlike_jobs_without_end_are_no_workloads(tmp_path: Path) -> None:
+    """The whole file was read for each one."""
+    jobs = [
+        {"jobname": "j", "job options": {"bs": str(512 * n)}, "read": {"total_ios": 1}}
+        for n in range(1, 300)
+    ]
+    (tmp_path / "f.json").write_text(json.dumps({"fio version": "fio-3.33", "jobs": jobs}))
+    with pytest.raises(Malformed, match="has 299 jobs that differ, more than 256"):
+        read_published(tmp_path / "f.json", "x")
+
+
+def test_a_window_of_days_has_no_range_within_and_no_cycle() -> None:
+    """A log of 336 lines made a series of two weeks, and weights of 11 GB."""
+    series = np.tile([900.0, 1000.0, 1100.0], 40_000)
+    tracemalloc.start()
+    try:
+        assert within_run(Seconds(series, series, series, {})) is None
+        assert period_of(series) is None
+        assert tracemalloc.get_traced_memory()[1] < 50 << 20
+    finally:
+        tracemalloc.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -165,3 +166,16 @@ def test_options_that_another_host_says_an_osd_has() -> None:
     assert list(judged({"osd.0": right}, lies).evidence) == ["osd.0"]
     assert "osd.0 did not say" in judged({}, {"osd.0": right}).reason
     assert not judged({"osd.0": right, "mon.a": wrong}, {"mon.a": right}).proved
+
+
+@pytest.mark.parametrize("is_existing", [False, True])
+def test_encrypted_db_devices_of_osds_that_have_none(is_existing: bool) -> None:
+    """No part was looked at, and all OSDs were proved to be on dm-crypt: LUKS cost nothing."""
+    osd = replace(OSD, is_existing=is_existing, device="" if is_existing else OSD.device)
+    site = replace(SITE, osds=(osd,))
+    luks, said = Luks(devices=("db",)), {"honest": json.dumps({"osd.0": OPEN})}
+    verdict = luks.judge(site, said, said)
+    assert not verdict.proved and "has no device of db that could be encrypted" in verdict.reason
+    said_before = [one.script for one in luks.requirements(site) if "osd.0" in one.name]
+    assert len(said_before) == (not is_existing)
+    assert not [one for one in Luks().requirements(site) if "osd.0" in one.name]

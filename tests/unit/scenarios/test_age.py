@@ -202,6 +202,8 @@ def test_a_client_whose_load_fails_says_why(
     assert "it is broken" in noted.stderr
 
 
-def test_a_client_that_prints_nothing_is_named() -> None:
+@pytest.mark.parametrize("printed", ["none", "nan", "inf", "-1"])
+def test_a_client_that_prints_no_number_is_named(printed: Any) -> None:
+    """NaN went into cell.json, which nothing read afterwards."""
     with pytest.raises(RunError, match="c0: a round before the steady state left no IOPS"):
-        reached(["none"], steady_state=1)  # type: ignore[list-item]
+        reached([printed], steady_state=1)
