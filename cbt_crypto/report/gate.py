@@ -51,9 +51,8 @@ EXIT_STATUS = {Answer.NO: 0, Answer.YES: 1, Answer.CANNOT_TELL: 3}
 class LoadAnswer:
     """The answer for one workload of one configuration.
 
-    `loss_percent` is what is lost of the baseline's figure, negative for a gain; `low` and `high`
-    are the ends of its 95 % interval, as in the report, None without a verdict. `p` is the
-    two-sided chance of such a loss where exactly what may be lost is. `reason` is for people.
+    `loss_percent` is of the baseline's figure, negative for a gain; `low` and `high` are its 95 %
+    interval's ends, None without a verdict. `p` is two-sided, where exactly what may be lost is.
     """
 
     load: str
@@ -122,14 +121,13 @@ def findings(report: Report, question: Question, only: Sequence[str] = ()) -> li
     if metric.better > 0 and max(question.loss, *question.own.values(), 0) >= 100:
         raise UsageError(f"--loss: of {metric.label} less than 100 % can be lost; 5% is usual")
     rows = list(_rows(report, metric))
-    names = dict.fromkeys(name_of(cell) for _, cell in rows)
+    names = dict.fromkeys(name_of(cell) for _, cell, _ in rows)
     for name in question.own.keys() - names.keys():
         raise UsageError(f"--loss {name}=...: nothing is called so; name one of {', '.join(names)}")
-    family = report.family.get(metric.key, 0)
-    found = answers_of(rows, question, report.control(metric.key), family)
+    found = answers_of(rows, question, report.family.get(metric.key, 0))
     return [
         answer
-        for (_, cell), answer in zip(rows, found)
+        for (_, cell, _), answer in zip(rows, found)
         if not only
         or any(
             matches(label, pattern)
@@ -140,31 +138,35 @@ def findings(report: Report, question: Question, only: Sequence[str] = ()) -> li
 
 
 def answers_of(
-    rows: Sequence[tuple[str, ReportCell]], question: Question,
-    control: ControlState, family: int = 0,
-) -> list[LoadAnswer]:  # fmt: skip
-    """One answer for each workload and row, none where the `control` is not to be trusted.
+    rows: Sequence[tuple[str, ReportCell, ControlState]], question: Question, family: int = 0
+) -> list[LoadAnswer]:
+    """One answer for each workload, row and control, none where that is not to be trusted.
 
     `family`: how many comparisons the report's verdicts hold over, where that is more than `rows`.
     """
-    asked = [question.of(cell) for _, cell in rows]
-    compared = [cell.comparisons.get(question.metric.key) for _, cell in rows]
+    asked = [question.of(cell) for _, cell, _ in rows]
+    compared = [cell.comparisons.get(question.metric.key) for _, cell, _ in rows]
     pairs = {n: (c, q) for n, (c, q) in enumerate(zip(compared, asked)) if c is not None}
     beyond = _beyond(pairs, family)
     beside = max(family, len(beyond))
     return [
         _answer_of_row(load, cell, asked[number], beyond.get(number, False), beside, control)
-        for number, (load, cell) in enumerate(rows)
+        for number, (load, cell, control) in enumerate(rows)
     ]
 
 
-def _rows(report: Report, metric: Metric) -> Iterator[tuple[str, ReportCell]]:
+def _rows(report: Report, metric: Metric) -> Iterator[tuple[str, ReportCell, ControlState]]:
+    """Workload, row, and what that figure's control says; it is missing where it failed there."""
     for table in report.tables:
         if table.dimensions.get("rate", "max") != "max" and metric.key == "iops":
             continue
-        for section, cell in table.rows:
-            if not cell.is_baseline and not is_control(report, cell):
-                yield f"{table.title}, {section.label}", cell
+        for section in table.sections:
+            repeated = [cell for cell in section.cells if is_control(report, cell)]
+            lacks = repeated and not any(metric.key in cell.comparisons for cell in repeated)
+            control = ControlState("missing") if lacks else report.control(metric.key)
+            for cell in section.cells:
+                if not cell.is_baseline and not is_control(report, cell):
+                    yield f"{table.title}, {section.label}", cell, control
 
 
 def _beyond(comparisons: Mapping[int, tuple[Comparison, Question]], family: int) -> dict[int, bool]:

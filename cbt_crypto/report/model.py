@@ -39,8 +39,7 @@ class Comparison:
     """A figure in percent of another row's, the baseline's as a rule.
 
     `low` and `high` bound the 95 % interval on `basis`, or None. `level`: rounds, turns, elsewhere
-    or run, where they are the range within single runs. `p` is by chance alone; it and `differs`
-    are None where no verdict may be.
+    or run (a range within single runs). `p` and `differs` are None where no verdict may be.
     """
 
     percent: float

@@ -133,8 +133,8 @@ def gate_answer(campaigns: Campaigns, number: int, loss_percent: float) -> Answe
             percent, ends[0], ends[1], one.basis, one.level.value, one.p, errors=one.errors
         )
         cell = ReportCell("other", {}, "read", "measured", comparisons={"iops": compared})
-        rows.append((f"workload {load}", cell))
-    return overall(answers_of(rows, Question(BY_KEY["iops"], loss_percent), ControlState()))
+        rows.append((f"workload {load}", cell, ControlState()))
+    return overall(answers_of(rows, Question(BY_KEY["iops"], loss_percent)))
 
 
 def until_precise(

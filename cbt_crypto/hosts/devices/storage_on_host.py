@@ -141,10 +141,9 @@ def see(places: Dict[str, Dict[str, Any]]) -> Dict[str, Any]:
 def main(osds: Dict[str, Dict[str, Any]]) -> None:
     """Print OSD name -> `running`, `named` (data and db device) and `opened` (device -> layers).
 
-    Of each OSD is given its `pid_file`, its `devices` ("data", "db") and the `file` that it uses
-    instead, or null. Of a drive that is worked on without Ceph: its `devices`, the `path` that
-    processes open, and the file `note` where the last one's open devices stand; `path`, `note`
-    and the `members` of an array are printed too, and `opened` is of path and note.
+    Given for each OSD: `pid_file`, `devices` ("data", "db") and the `file` that it uses instead, or
+    null. For a drive without Ceph: `devices`, the `path` that processes open, and the file `note`
+    of the last one's open devices; `path`, `note` and an array's `members` are printed too.
     """
     layers = Layers()
     print(json.dumps({name: read_facts(osd, layers) for name, osd in osds.items()}, indent=0))

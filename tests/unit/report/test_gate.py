@@ -43,9 +43,8 @@ def _row(metric: str, percent: float, error: float | None, **changes: Any) -> Re
 
 
 def _answer(metric: str, loss: float, cell: ReportCell) -> gate.LoadAnswer:
-    (found,) = gate.answers_of(
-        [("load", cell)], gate.Question(BY_KEY[metric], loss), ControlState()
-    )
+    rows = [("load", cell, ControlState())]
+    (found,) = gate.answers_of(rows, gate.Question(BY_KEY[metric], loss))
     return found
 
 
@@ -130,13 +129,14 @@ def test_what_the_report_gives_no_verdict_the_gate_gives_no_answer() -> None:
 def test_one_that_is_beyond_by_itself_is_not_beside_many() -> None:
     """Of 20 loads that lose just what they may, one is beyond its own interval by chance."""
     question = gate.Question(BY_KEY["iops"], 5)
-    rows = [("load", _row("iops", 93.0, 0.0060)), *[("other", _row("iops", 95.0, 0.01))] * 19]
-    alone, *_ = gate.answers_of(rows[:1], question, ControlState())
-    beside, *_ = gate.answers_of(rows, question, ControlState())
+    loads = [("load", _row("iops", 93.0, 0.0060)), *[("other", _row("iops", 95.0, 0.01))] * 19]
+    rows = [(load, cell, ControlState()) for load, cell in loads]
+    alone, *_ = gate.answers_of(rows[:1], question)
+    beside, *_ = gate.answers_of(rows, question)
     assert alone.answer is Answer.YES
     assert beside.answer is Answer.CANNOT_TELL
     assert beside.reason.endswith("allowed 5 %: needs about 4 more rounds")
-    (in_report,) = gate.answers_of(rows[:1], question, ControlState(), family=20)
+    (in_report,) = gate.answers_of(rows[:1], question, family=20)
     assert in_report.answer is Answer.CANNOT_TELL, "the control, and figures of given rates, count"
 
 
@@ -433,6 +433,23 @@ def test_a_figure_that_no_control_has_is_not_judged(repeated: Path) -> None:
     judged, not_judged = (gate.findings(each, question) for each in (report, lacks_it))
     assert Answer.CANNOT_TELL not in {one.answer for one in judged}
     assert {one.answer for one in not_judged} == {Answer.CANNOT_TELL}
+
+
+def test_a_control_that_failed_in_one_workload_says_nothing_of_it(repeated: Path) -> None:
+    """Its rows passed by the control of another workload."""
+    report, metric = build(repeated), BY_KEY["iops"]
+    (table,) = report.tables
+    failed, *others = table.sections
+    cells = tuple(
+        replace(cell, state="failed", comparisons={}) if cell.name == "control" else cell
+        for cell in failed.cells
+    )
+    sections = (replace(failed, cells=cells), *others)
+    partly = replace(report, tables=(replace(table, sections=sections),))
+    before, after = (gate.findings(one, gate.Question(metric, 5.0)) for one in (report, partly))
+    changed = [new for old, new in zip(before, after) if old != new]
+    assert changed == [one for one in after if failed.label in one.load] != after
+    assert all("; but the control: missing, so nothing says" in one.reason for one in changed)
 
 
 def test_a_figure_that_cannot_be_lost(small: Path) -> None:
