@@ -93,6 +93,9 @@ class Overlay(BaseModel):
     #: Whether its proof can tell it on a cluster that somebody else deployed.
     is_recognised: ClassVar[bool] = False
 
+    #: Whether hosts' first answer to `ask` counts for all of a campaign; else that of each start.
+    keeps_choice: ClassVar[bool] = False
+
     #: What it takes to change any of its options.
     change: ClassVar[Transition] = Transition.REBUILD
 
@@ -259,7 +262,7 @@ class Overlay(BaseModel):
         return {}
 
     def ask(self, site: Site) -> HostScripts:
-        """What an option must know of the hosts first; run once a campaign, before all else."""
+        """What an option must know of the hosts first; run at each start, before all else."""
         return {}
 
     def decided(self, outputs: HostOutputs) -> Self:

@@ -1,7 +1,6 @@
 """Daemons of another build of Ceph, below a prefix next to the host's own packages.
 
-A prefix is an installed build (`bin`, `lib`), unpacked packages (`usr/bin`, `usr/lib`), or a root
-file system with its own dynamic loader and C library.
+A prefix is an installed build, unpacked packages, or a root file system with its own C library.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Choose CPUs for OSDs and clients, and put processes there. Runs on hosts: Python 3.6 alone.
 
-CPUs are numbers as in /proc/cpuinfo; a core is the list of its hyperthreads. Ceph pins an OSD to a
-NUMA node by `osd_numa_node`, or where its drive and networks are on one.
+A core is the list of its hyperthreads. Ceph pins OSDs to NUMA nodes by `osd_numa_node`, or itself.
 """
 
 import contextlib

@@ -1,7 +1,6 @@
 """Write down each second what explains a cell's figures. Runs on hosts: Python 3.6 alone.
 
-Up to three files: `recording` (JSON lines: a header, then counts since the line before),
-`clients_cpu` (where there are clients) and `energy` (RAPL). `results.readers` reads them.
+Files: `recording` (JSON lines: a header, then counts since the last line), `clients_cpu`, `energy`.
 """
 
 import contextlib

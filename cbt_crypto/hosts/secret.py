@@ -1,7 +1,6 @@
 """What must never be printed: every secret that this program makes or reads is kept here.
 
-Who makes a key calls `keep`; who writes text for people calls `masked`; options and documents from
-elsewhere go through `options_without` and `document_without`.
+Who makes a key calls `keep`, who writes for people `masked`; others' options `options_without`.
 """
 
 from __future__ import annotations

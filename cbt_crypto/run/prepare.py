@@ -223,12 +223,13 @@ _LIMIT_S = 600
 
 
 class Choices:
-    """What hosts answered in this campaign: `results/choices.json`, by the scripts that asked."""
+    """What hosts answer at this start; what decided a choice stays in `results/choices.json`."""
 
     def __init__(self, archive: Path, remote: Remote, site: Site) -> None:
         self._path = archive / "results" / "choices.json"
         self._remote = remote
         self._site = site
+        self._asked: dict[str, HostOutputs] = {}
 
     def decided(self, overlays: Iterable[Overlay]) -> tuple[Overlay, ...]:
         """The overlays with every option decided. Raises RunError where that cannot be done."""
@@ -236,15 +237,16 @@ class Choices:
 
     def _decided(self, overlay: Overlay) -> Overlay:
         scripts = overlay.ask(self._site)
-        return overlay.decided(self._answers(overlay.name, scripts)) if scripts else overlay
+        return overlay.decided(self._answers(overlay, scripts)) if scripts else overlay
 
-    def _answers(self, name: str, scripts: HostScripts) -> HostOutputs:
+    def _answers(self, overlay: Overlay, scripts: HostScripts) -> HostOutputs:
         noted = read_json(self._path) or {}
         noted.pop("format", None)
-        key = f"{name} {digest(dict(scripts))[:16]}"
-        if key not in noted:
-            what = f"ask the hosts for {name}"
-            noted[key] = self._remote.run(scripts, what, _LIMIT_S)
+        key = f"{overlay.name} {digest(dict(scripts))[:16]}"
+        if overlay.keeps_choice and key in noted:
+            self._asked[key] = noted[key]
+        if key not in self._asked:
+            what = f"ask the hosts for {overlay.name}"
+            self._asked[key] = noted[key] = self._remote.run(scripts, what, _LIMIT_S)
             write_json(self._path, noted)
-        answers: dict[str, str] = noted[key]
-        return answers
+        return self._asked[key]

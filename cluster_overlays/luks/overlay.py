@@ -45,6 +45,7 @@ class Luks(Overlay):
     needs_root: ClassVar[bool] = True
     lies_on: ClassVar[tuple[str, ...]] = ("db_device",)
     is_for_drives: ClassVar[bool] = True
+    keeps_choice: ClassVar[bool] = True
 
     like: Optional[Literal["ceph-volume"]] = Field(
         None,

@@ -1,7 +1,6 @@
 """Take steps on a cluster, with one connection to its monitors. Runs on hosts: Python 3.6, rados.
 
-Prints one JSON line for each step of a list that is its third argument. With a fourth, how the
-names of its files begin, it then waits for more steps.
+Prints a JSON line for each step of its third argument, and waits for more in files of its fourth.
 """
 
 import concurrent.futures

@@ -1,7 +1,6 @@
 """Say the effect of each configuration on each kind of workload in a word.
 
-None is a claim too: it takes an interval that lies inside of a margin (two one-sided tests:
-D. J. Schuirmann, J. Pharmacokinet. Biopharm. 15(6), 1987). What was deployed once has no word.
+None is a claim too: two one-sided tests (Schuirmann, J. Pharmacokinet. Biopharm. 15(6), 1987).
 """
 
 from __future__ import annotations

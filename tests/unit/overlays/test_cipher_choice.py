@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from fake_hosts import FakeHosts
 
+from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.cluster_overlays.luks import preparation
 from cbt_crypto.cluster_overlays.luks.overlay import Luks
 from cbt_crypto.errors import RunError
@@ -122,6 +123,29 @@ def test_an_archive_keeps_what_was_decided(site: Any, tmp_path: Any) -> None:
         assert decided.model_dump()["key_size"] == 256
     assert len(hosts.calls) == 1
     assert (tmp_path / "results" / "choices.json").exists()
+
+
+class Asking(Overlay):
+    """One that must know of its hosts what another release may do otherwise."""
+
+    name = "asking"
+    said: str = ""
+
+    def ask(self, site: Any) -> dict[str, str]:
+        return {"node2": "ask"}
+
+    def decided(self, outputs: Any) -> Asking:
+        return Asking(said=outputs["node2"])
+
+
+def test_what_is_no_choice_is_asked_at_each_start(site: Any, tmp_path: Any) -> None:
+    """An archive from before an upgrade, or a stranger's, said which options change live."""
+    for release in ("Reef", "Tentacle"):
+        hosts = FakeHosts(lambda host, command, release=release: release)  # type: ignore[misc]
+        choices = Choices(tmp_path, hosts.remote(), site)
+        decided = choices.decided([Asking(), Asking()])
+        assert [one.model_dump()["said"].strip() for one in decided] == [release] * 2
+        assert len(hosts.calls) == 1
 
 
 def test_what_is_noted_of_a_host() -> None:
