@@ -96,7 +96,7 @@ class Tuned(Overlay):
     @override
     def judge(self, site: Site, before: HostOutputs, after: HostOutputs) -> Verdict:
         named = site.role(*self.roles)
-        faults = []
+        faults = ["no host here has its roles"] if self.is_present and not named else []
         for look in (before, after):
             for host in site.hosts:
                 output = look.get(host)

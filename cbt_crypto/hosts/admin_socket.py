@@ -18,10 +18,9 @@ from cbt_crypto.hosts.site import HostOutputs, Site
 class Question:
     """One command to one daemon.
 
-    `command` is what the daemon reads, e.g. `{"prefix": "perf dump"}`. With `keep`, the answer has
-    only leaves whose path (`a/b/0`) matches one of these shell patterns. A `steady` question is
-    asked until two answers in a row are the same, or 51 times, and its answer is the last two:
-    counters belong together only when none moved meanwhile. One that `is_text` is answered as text.
+    `command` is as `{"prefix": "perf dump"}`. `keep`: the answer has only leaves whose path
+    (`a/b/0`) matches a pattern. `steady`: asked until two answers in a row are the same, or 51
+    times, and its answer is the last two: counters belong together only when none moved meanwhile.
     """
 
     key: str

@@ -44,7 +44,7 @@ def ratio(one: Optional[Comparison], other: Optional[Comparison]) -> Optional[Co
         compared,
         low=compared.percent / times,
         high=compared.percent * times,
-        p=together.p(math.log(compared.percent / 100)),
+        p=min(1.0, together.p(math.log(compared.percent / 100)) * max(one.looks, other.looks)),
         errors=(together,),
     )
 

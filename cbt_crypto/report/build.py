@@ -47,6 +47,7 @@ from cbt_crypto.report.figures.of_runs import withheld
 from cbt_crypto.report.headline import control_states, headline, limits
 from cbt_crypto.report.model import (
     Comparison,
+    ControlState,
     Pair,
     Report,
     ReportCell,
@@ -231,8 +232,8 @@ def _concluded(report: Report, parts: Mapping[Optional[Scalar], Report]) -> Repo
     """With the answer in words, and no verdict on what a control too noisy may have by chance."""
     tables = []
     for table in report.tables:
-        covers = parts.get(table.dimensions.get(ARCHIVE), report).control().covers
-        sections = (_believed(section, covers) for section in table.sections)
+        control = parts.get(table.dimensions.get(ARCHIVE), report).control
+        sections = (believed(section, control) for section in table.sections)
         tables.append(replace(table, sections=tuple(sections)))
     report = replace(report, tables=tuple(tables))
     # A throughput that the file asked for says nothing by itself.
@@ -241,18 +242,19 @@ def _concluded(report: Report, parts: Mapping[Optional[Scalar], Report]) -> Repo
     return replace(report, conclusions=conclude(free), headline=told, limits=tuple(limits(report)))
 
 
-def _believed(section: Section, covers: Callable[[Comparison], bool]) -> Section:
-    def believed(iops: Comparison) -> Comparison:
-        return replace(iops, differs=False) if iops.differs and covers(iops) else iops
+def believed(section: Section, control: Callable[[str], ControlState]) -> Section:
+    """The section, without verdicts on what a figure's control may have by chance."""
+
+    def of_one(one: Comparison, key: str = "iops") -> Comparison:
+        return replace(one, differs=False) if one.differs and control(key).covers(one) else one
 
     def row(cell: ReportCell) -> ReportCell:
-        iops = cell.comparisons.get("iops")
-        if iops is None or believed(iops) is iops:
-            return cell
-        return replace(cell, comparisons={**cell.comparisons, "iops": believed(iops)}, why=())
+        compared = {key: of_one(one, key) for key, one in cell.comparisons.items()}
+        iops = compared.get("iops")
+        return replace(cell, comparisons=compared, why=cell.why if iops and iops.differs else ())
 
     pairs, effects = (
-        tuple(replace(pair, iops=believed(pair.iops)) for pair in of)
+        tuple(replace(pair, iops=of_one(pair.iops)) for pair in of)
         for of in (section.pairs, section.effects)
     )
     return replace(section, cells=tuple(map(row, section.cells)), pairs=pairs, effects=effects)

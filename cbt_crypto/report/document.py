@@ -22,7 +22,7 @@ from cbt_crypto.report.figures.conclusion import THRESHOLDS
 from cbt_crypto.report.figures.doubts import CONTROL, is_control
 from cbt_crypto.report.figures.metric import BY_KEY, log_sds
 from cbt_crypto.report.figures.repeats import StandardError
-from cbt_crypto.report.headline import control_states, differing_figures
+from cbt_crypto.report.headline import control_states
 from cbt_crypto.report.model import (
     Comparison,
     Conclusion,
@@ -41,24 +41,24 @@ FORMAT = 2
 _COLUMNS = (
     "direction", "state", "reason", "emulated", "figure", "unit", "value",
     "percent_of_baseline", "significant", "interval_low_percent", "interval_high_percent",
-    "level", "differs", "basis", "control_differs", "withheld",
+    "level", "differs", "basis", "control", "control_loss_percent", "control_gain_percent",
+    "withheld",
 )  # fmt: skip
 
 
 def tidy(report: Report) -> str:
     """One row a figure of a cell, every dimension a column; a cell without figures has one row."""
     dimensions = _dimensions(report)
-    doubt = bool(differing_figures(report))
     rows: list[list[Any]] = [[*dimensions, *_COLUMNS]]
     for cell in report.cells:
         placed = _placed(report, cell, dimensions)
         if not cell.figures:
-            rows.append([*placed, *[""] * (len(_COLUMNS) - 6), doubt, ""])
-        for key, value in cell.figures.items():
-            compared = _compared(cell.comparisons.get(key))
-            rows.append([*placed, key, BY_KEY[key].unit, value, *compared, doubt, ""])
-        for key, why in cell.withheld.items():
-            rows.append([*placed, key, BY_KEY[key].unit, "", *_compared(None), doubt, why])
+            rows.append([*placed, *[""] * (len(_COLUMNS) - 4)])
+        told = [(key, value, "") for key, value in cell.figures.items()]
+        for key, value, why in (*told, *((key, "", why) for key, why in cell.withheld.items())):
+            compared = _compared(None if why else cell.comparisons.get(key))
+            control = _fields(report.control(key)).values()
+            rows.append([*placed, key, BY_KEY[key].unit, value, *compared, *control, why])
     return _csv(rows)
 
 

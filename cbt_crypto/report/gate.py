@@ -1,9 +1,8 @@
 """`gate`: does a change lose more than `--loss`? Yes, no, or unknown, for each workload.
 
-The answers have the report's intervals, test, level and family of comparisons, with the margin
-where these have 100 %: whatever fails is starred there. No is a test of non-inferiority, for all
-workloads only where it is for each, so that no load's needs a stricter one (R. Berger,
-Technometrics 24, 1982). Yes takes one workload: each has to hold beside all others (Holm's rule).
+The report's intervals, test, level and family, with the margin where these have 100 %: whatever
+fails is starred there. No, of all workloads, takes each one's: none needs a stricter test
+(R. Berger, Technometrics 24, 1982). Yes takes one, which has to hold beside all others (Holm).
 """
 
 from __future__ import annotations
@@ -249,7 +248,8 @@ def _answer_of_row(
         answer, reason = Answer.CANNOT_TELL, f"{allowed}: {missing}"
     # Beyond what the control may vary by, a loss is one in the report, too.
     is_beyond_noise = control.state == "too noisy" and not control.covers(comparison)
-    if (fault := fault_of(control)) and not (answer is Answer.YES and is_beyond_noise):
+    fault = "" if is_beyond_noise and answer is not Answer.NO else fault_of(control, key)
+    if fault:
         answer, reason = Answer.CANNOT_TELL, f"{allowed}; but the control: {fault}"
     ends = (low, high)
     return LoadAnswer(load, name, answer, reason, lost, *ends, comparison.basis, p, question.loss)

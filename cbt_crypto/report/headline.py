@@ -184,10 +184,7 @@ def _amount(row: _Row) -> str:
 
 
 def _undecided(rows: Sequence[_Row]) -> Iterator[str]:
-    """A sentence for rows that cost little at most, and one for those of which too little is known.
-
-    The end of the interval is what the true loss is below with a chance of 97.5 %.
-    """
+    """A sentence for rows that cost little (with 97.5 %), and one where too little is known."""
     little = [row for row in rows if not row.iops.differs and _is_little(row)]
     unclear = [row for row in rows if not row.iops.differs and not _is_little(row)]
     for words, of in (("No cost found for", little), ("Unclear, measure more rounds for", unclear)):
@@ -239,10 +236,11 @@ def state_of(controls: Sequence[Comparison]) -> ControlState:
     off = [one.percent - 100 for one in controls if one.differs]
     if off:
         return ControlState("differs", max(0, -min(off)), max(0, *off))
+    untold = [one.percent - 100 for one in controls if one.differs is None]
+    worst = max(untold, key=abs, default=0.0)
     known = [(one.low, one.high) for one in controls if one.differs is not None]
     ends = [(low, high) for low, high in known if low is not None and high is not None]
-    if not ends:
-        worst = max((one.percent - 100 for one in controls), key=abs)
+    if not ends or abs(worst) >= _CONTROL_OFF:
         return ControlState("no verdict", max(-worst, 0), max(worst, 0))
     low, high = min(low for low, _ in ends), max(high for _, high in ends)
     most = max(high - 100, 100 - low, 1)
@@ -252,20 +250,23 @@ def state_of(controls: Sequence[Comparison]) -> ControlState:
     return ControlState("too noisy", 100 - 1e4 / most, most - 100)
 
 
-def fault_of(control: ControlState) -> str:
+def fault_of(control: ControlState, key: str = "iops") -> str:
     """What makes verdicts beside such a control worth nothing, or little; empty for another."""
     lost, gained = control.loss_percent, control.gain_percent
-    ends = f"no loss of up to {lost:.0f} %, and no gain of up to {gained:.0f} %"
+    less, more = ("losses", "gains") if key == "iops" else ("falls", "rises")
+    chance = f"{less} of up to {lost:.0f} %, and {more} of up to {gained:.0f} %, may be chance"
+    again = f"the baseline, measured again, came out at {100 + gained - lost:.0f} %"
     return {
         "differs": f"DIFFERS by {max(lost, gained):.1f} % from the baseline that it repeats",
         "missing": "missing, so nothing says which differences are chance",
-        "too noisy": f"too noisy; believe {ends}",
+        "too noisy": f"too noisy: {chance}",
+        "no verdict": again if max(lost, gained) >= _CONTROL_OFF else "",
     }.get(control.state, "")
 
 
 def _control(report: Report, of: str = "", key: str = "iops") -> Iterator[str]:
     control = report.control(key)
-    fault, most, gain = fault_of(control), control.loss_percent, control.gain_percent
+    fault, most = fault_of(control, key), control.loss_percent
     few = (cell.withheld.get(key) for cell in report.cells if is_control(report, cell))
     why = next(filter(None, few), None)
     said = {
@@ -275,12 +276,11 @@ def _control(report: Report, of: str = "", key: str = "iops") -> Iterator[str]:
         "agrees": f"agrees within {most:.0f} %",
         "open": f"no difference found, but one of up to {most:.0f} % would not show: do not rely "
         "on smaller ones. Measure more rounds, or longer",
-        "no verdict": f"the baseline, measured again, came out at {100 + gain - most:.0f} %; "
-        "smaller differences say nothing",
+        "no verdict": fault and f"{fault}; smaller differences say nothing",
     }.get(control.state)
-    if said and (control.state != "no verdict" or max(gain, most) >= _CONTROL_OFF):
+    if said:
         yield f"Control{of}: {said}."
-    elif not control.state and report.verdicts:
+    elif not control.state and report.verdicts and not report.control_states:
         yield f"No control{of}: nothing tests whether the baseline repeats itself."
 
 

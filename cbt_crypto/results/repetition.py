@@ -1,10 +1,9 @@
 """An interval of fixed width from as many deployments as it takes: Stein's, and no narrower.
 
-Who adds deployments until Student's interval is narrow enough ends where chance has them alike,
-and is wrong too often. Stein's takes the variance of the first few deployments alone, and the mean
-of all: it is right whatever width decides when to end (C. Stein, Annals of Mathematical Statistics
-16(3), 1945). Here an interval is the widest of his and of Student's over all deployments and over
-all pairs of turns. To end by what is shown, and not by width, needs `confidence_sequence`.
+Student's is wrong too often where its width decides when to end. Stein's takes the variance of the
+first deployments alone, and the mean of all (Annals of Mathematical Statistics 16(3), 1945). Here
+an interval is the widest of his and of Student's over all deployments and all pairs of turns.
+To end by what is shown, and not by width, needs `confidence_sequence`.
 """
 
 from __future__ import annotations

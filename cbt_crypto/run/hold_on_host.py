@@ -1,7 +1,6 @@
 """Hold names for a campaign, tell who holds them, and give them up. Runs on hosts: Python 3.6.
 
-The names are abstract sockets: one process has each, they leave no file and end with it. Anybody
-may bind a name, so a holder is believed and ended only when the kernel says that it is ours.
+The names are abstract sockets. Anybody may bind one: the kernel says whether a holder is ours.
 """
 
 import ctypes

@@ -1,7 +1,6 @@
 """What a run deployed where: in its archive for people, in the user's state to act on.
 
-journal.jsonl has a line, written beforehand, for each start, deployment and complete end. An
-archive is data: `open_runs` says what to tear down, unless the user trusts the archive.
+journal.jsonl has a line, written beforehand, for each start, deployment and complete end.
 """
 
 from __future__ import annotations

@@ -128,6 +128,8 @@ def found_fault(
 ) -> Optional[str]:
     """What contradicts encryption of another deployer's OSD, by the `claimed` options or all."""
     part_of = {device: part for part, device in facts["named"].items()}
+    if "db" in parts and facts["named"].get("db", "") not in ("", *facts["opened"]):
+        return "its DB device is none that it has open"
     for device, layers in facts["opened"].items():
         part = part_of.get(device, "data")
         if part not in parts:

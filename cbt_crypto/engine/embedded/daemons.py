@@ -354,9 +354,8 @@ def together(scripts: Sequence[str]) -> str:
 def script(ceph_cmd: str, conf: str, steps: Sequence[Step], timeout: int, session: str = "") -> str:
     """Shell text for the head that takes `steps`, within `timeout` seconds in all.
 
-    One process takes them, with the Python of `ceph`: to start `ceph` costs 0.5 to 1 s. `session`
-    is how the names of files begin by which an earlier script's session is found again; it ends
-    where it fails, and when its files are removed.
+    One process takes them: to start `ceph` costs 0.5 to 1 s. By files whose names begin with
+    `session`, an earlier script's is found again; it ends where it fails, or they are removed.
 
     A step is `{"mon": {"prefix": ..., ...}}`, a monitor command; `{"wait": "osds", "count": n,
     "since": epoch}`, until n OSDs are up that came up after that epoch of the OSD map;

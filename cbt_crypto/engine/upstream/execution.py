@@ -219,9 +219,8 @@ class Common:
 class Names:
     """The real programs, as the campaign's file has them.
 
-    plain: what upstream starts by these names, and finds the cluster by its environment.
-    clients: programs that load the cluster: how each of their processes ended is noted.
-    fuse, mount: what mounts CephFS, by upstream's two ways.
+    plain: find the cluster by their environment. clients: load it, and how each process ended is
+    noted. fuse, mount: mount CephFS, by upstream's two ways.
     """
 
     plain: Mapping[str, str]

@@ -1,8 +1,8 @@
 """Every command that destroys what is on a device, each behind the proof that the device is ours.
 
-A path is never proof. Each function of destroy.sh first runs `prove` (proof_on_host.py):
-the device is the one that was checked, what is on it carries a uuid that we chose, and nobody uses
-it. Else it says so and touches nothing. tests/unit/safety shows that no other module destroys.
+A path is never proof. Each function of destroy.sh first runs `prove` (proof_on_host.py): the device
+is the one that was checked, has a uuid that we chose on it, and nobody uses it. Else it says so and
+touches nothing. tests/unit/safety shows that no other module destroys.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """What repetitions tell of the ratio of two configurations: pure arithmetic on logarithms.
 
-The unit is the deployment: two runs on one cluster say little of another. Whatever the design, each
-round gives one ratio: of two deployments, of one that served both, or the mean of the turns on one.
-One rule makes verdicts of them (`moderated`, `p_values`, `differing`). Reports and the trial in
-`perf/trial.py` use them too; docs/method.md explains them and says how often they are wrong.
+The unit is the deployment. Each round gives one ratio: of two deployments, of one that served both,
+or the mean of the turns on one. One rule makes verdicts of them (`moderated`, `p_values`,
+`differing`); docs/method.md explains it and says how often it is wrong.
 """
 
 from __future__ import annotations
@@ -145,10 +144,9 @@ class Estimate:
 def moderated(variances: Floats, degrees: Floats, rows: Ints, loads: Ints) -> tuple[Floats, Floats]:
     """The variance of each comparison of a figure, drawn towards the others', and its degrees.
 
-    The last axis is that of comparisons; `rows` and `loads` number what each one is of. Variances
-    are drawn towards the largest of three means: of all comparisons, of the same row's, and of the
-    same workload's. None becomes smaller than it is. (After G. K. Smyth, Statistical Applications
-    in Genetics and Molecular Biology 3(1), 2004; fitted priors fail: noise has two levels.)
+    The last axis is comparisons; `rows` and `loads` number what each is of. Variances are drawn
+    towards the largest of three means: of all, of the same row's, and of the same workload's. None
+    becomes smaller. (After G. K. Smyth, Stat. Appl. Genet. Mol. Biol. 3(1), 2004.)
     """
     borrowed = repetition.borrowed(len(degrees))
     expected = np.maximum(variances.mean(axis=-1, keepdims=True), _means_by(variances, rows))

@@ -1,7 +1,6 @@
 """What client processes left, by the kind that cell.json gives them: fio's, or another tool's.
 
-`rados bench`: the summary as upstream CBT keeps it, one JSON mapping. etcd's benchmark tool:
-requests a second and a distribution of latencies. kbench: a summary in its old and new form.
+`rados bench`: upstream CBT's summary. etcd's tool: a rate and latencies. kbench: both its forms.
 """
 
 from __future__ import annotations

@@ -41,6 +41,10 @@ def judge_daemons(
 ) -> Verdict:
     """Whether each OSD is one process all the time, and `up_from` is alike before and after."""
     findings = {osd: _finding(osd, seen.get(osd.host, ()), up_from) for osd in site.osds}
+    strangers = {osd for look in up_from for osd in look} - {o.id for o in (*site.osds, *site.idle)}
+    if strangers:  # as where somebody enlarges his cluster
+        sentence = f"osd.{min(strangers)} is up, too, and nobody looked at it"
+        return Verdict(False, sentence, {name_of(o): f.evidence for o, f in findings.items()})
     return base.judge_all(Overlay(), findings, "were the same processes throughout, and up")
 
 

@@ -322,6 +322,11 @@ def test_what_is_not_encrypted_is_told_by_part() -> None:
     assert found == "it has sdb2 open, below which is no dm-crypt"
     found = found_fault(both, wanted, (), ("db",))
     assert found == "its data device is on theirs, which is encrypted"
+    for elsewhere in ("8:9", None):
+        # A file, or a path that its host does not know: its bytes were not looked at.
+        both["named"]["db"] = elsewhere
+        found = found_fault(both, wanted, (), ("data", "db"))
+        assert found == "its DB device is none that it has open"
 
 
 def test_nothing_is_proved_of_a_cluster_that_we_deploy_by_saying_so(campaign_of: Make) -> None:

@@ -228,3 +228,11 @@ def test_a_resumed_mapping_counts_and_a_trigger_of_udev_does_not() -> None:
 def test_overlays_that_watch_nothing_are_judged_by_their_probes() -> None:
     assert Overlay().watch(SITE) == {}
     assert Overlay().judge_seen(SITE, {}) is None
+
+
+def test_an_osd_that_joined_since_is_no_proof() -> None:
+    """Somebody enlarged his cluster midway: a plain OSD served data, and all were proved."""
+    seen = {"node2": [Seen({"osd.3": [7, 100]}, 0.0)]}
+    assert proof.judge_daemons(SITE, seen, ({3: 8}, {3: 8})).proved
+    verdict = proof.judge_daemons(SITE, seen, ({3: 8}, {3: 8, 77: 9}))
+    assert not verdict.proved and verdict.reason == "osd.77 is up, too, and nobody looked at it"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Optional
 
@@ -131,6 +132,14 @@ def test_a_profile_must_exist(
 ) -> None:
     (need,) = Tuned(profile=profile).requirements(here)
     assert need.judge(sh(need.script)) == sentence
+
+
+def test_roles_that_no_host_has_prove_nothing(site: Site) -> None:
+    """Cells of drives were proved without the profile: TuneD made no difference."""
+    look = dict.fromkeys(site.hosts, "")
+    without = replace(site, osds=())
+    verdict = Tuned(profile="balanced", roles=("osds",)).judge(without, look, look)
+    assert not verdict.proved and verdict.reason == "no host here has its roles"
 
 
 def test_tuned_must_run(here: Site, tuned: FakeTuned, sh: Shell) -> None:

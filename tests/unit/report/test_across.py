@@ -140,7 +140,7 @@ def test_an_archive_keeps_its_verdicts_and_its_control_beside_a_noisy_one(
             assert cell.comparisons["iops"] == of_its_own
         said = " ".join(report.headline)
         assert "Control of quiet: agrees within 3 %." in said
-        assert "Control of noisy: too noisy; " in said
+        assert "Control of noisy: too noisy: losses of up to " in said
         assert "At most 6 % of archives have a false bold difference" in markdown(report)
 
 

@@ -305,14 +305,14 @@ def test_where_the_control_is_too_noisy_report_and_gate_believe_the_same_losses(
     report = build(archive)
     control = report.control_states["iops"]
     assert control.state == "too noisy"
-    assert f"believe no loss of up to {control.loss_percent:.0f} %" in report.headline[0]
+    assert f"losses of up to {control.loss_percent:.0f} %, and gains" in report.headline[0]
     lines = iter(_run(archive, "--loss", "5").output.splitlines())
     is_hidden = False
     for cell in (cell for cell in report.cells if cell.name in "BC"):
         iops, line = cell.comparisons["iops"], next(lines)
         is_beyond = 100 - iops.percent > control.loss_percent
         assert bool(iops.differs) == is_beyond == line.startswith("FAIL"), line
-        assert is_beyond or "; but the control: too noisy; believe no loss of up to " in line
+        assert is_beyond or "; but the control: too noisy: losses of up to " in line
         is_hidden |= not is_beyond and iops.p is not None and iops.p < 0.002
     assert is_hidden, "one would have had a star"
     written = reopened(json.dumps(document(report)).encode())
