@@ -197,5 +197,5 @@ def _warning(campaign: Campaign, cell: Cell) -> Optional[str]:
         f"{cell.scenario.name}: its {counted(len(volumes), 'volume')} of {size_text(size)} "
         f"{'fits' if len(volumes) == 1 else 'together fit'} into the memory of {held} and "
         f"{of_each:g} {'copy' if of_each == 1 else 'copies'}: reads measure memory and not "
-        f"drives; with vol_size: {larger} or more at least half of them reach drives"
+        f"drives; with vol_size: {larger} (MiB) or more at least half of them reach drives"
     )

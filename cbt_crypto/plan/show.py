@@ -299,8 +299,8 @@ def _seen(plan: Plan, rounds: int) -> str:
     )
     return (
         f"The campaign ends in verdicts on {counted(_comparisons(plan), 'comparison')}. Each finds "
-        f"a loss of {now} if {what} by {_SUPPOSED[0]:g} % ({far} if by {_SUPPOSED[1]:g} %), "
-        f"and with one more round {then} ({farther}).{low}"
+        f"a loss of {now} nine times in ten if {what} by {_SUPPOSED[0]:g} % ({far} if by "
+        f"{_SUPPOSED[1]:g} %), and with one more round {then} ({farther}).{low}"
     )
 
 

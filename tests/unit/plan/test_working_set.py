@@ -37,7 +37,7 @@ def test_volumes_that_fit_into_memory_are_said(campaign_of: Callable[..., Campai
     assert sentence == (
         "rbd_single_client: its 1 volume of 16G fits into the memory of 30 OSDs with "
         "osd_memory_target 16G and 2 copies: reads measure memory and not drives; with vol_size: "
-        "491521 or more at least half of them reach drives"
+        "491521 (MiB) or more at least half of them reach drives"
     )
     shown = io.StringIO()
     show_plan(plan(campaign), Console(file=shown))
