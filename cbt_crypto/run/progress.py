@@ -25,7 +25,7 @@ from cbt_crypto.plan.predict import Forecast
 _SHARE = 0.05
 _PATIENCE_S = 60.0
 #: Without a bar, a line says this often what still goes on: CI servers end what is silent.
-_SILENT_S = 120.0
+SILENT_S = 120.0
 
 
 class SoFar:
@@ -135,7 +135,7 @@ class CampaignProgress:
 
     def _tell_it_goes_on(self) -> None:
         told = ""
-        while not self._is_over.wait(_SILENT_S):
+        while not self._is_over.wait(SILENT_S):
             if told and self._state["phase"] == told:
                 self._line(f"still: {told}")
             told = self._state.get("phase", "")

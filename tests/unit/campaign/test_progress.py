@@ -164,7 +164,7 @@ class _Known:
 
 def test_what_takes_long_is_told_again_without_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between two lines of a log were minutes, and nothing said whether it went on."""
-    monkeypatch.setattr("cbt_crypto.run.progress._SILENT_S", 0.01)
+    monkeypatch.setattr("cbt_crypto.run.progress.SILENT_S", 0.01)
     output = io.StringIO()
     with CampaignProgress(Console(file=output), cells=1, seconds=20) as progress:
         progress.phase("deploy LUKS")
