@@ -158,7 +158,7 @@ class Luks(Overlay):
             if not osd.is_file and (osd.is_existing or devices_of(osd).keys() & {*self.devices}):
                 continue
             if not osd.is_file:
-                sentence = f"has no device that luks: devices: {self.devices} names; name data"
+                sentence = "has no DB device for luks to encrypt; add db_device, or name data"
             script = f"echo {shlex.quote(f'osd.{osd.id} {sentence}')}"
             needs.append(Requirement(f"device of osd.{osd.id}", (osd.host,), script))
         return needs

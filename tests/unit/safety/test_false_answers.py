@@ -177,5 +177,6 @@ def test_encrypted_db_devices_of_osds_that_have_none(is_existing: bool) -> None:
     verdict = luks.judge(site, said, said)
     assert not verdict.proved and "has no device of db that could be encrypted" in verdict.reason
     said_before = [one.script for one in luks.requirements(site) if "osd.0" in one.name]
-    assert len(said_before) == (not is_existing)
+    said = "osd.0 has no DB device for luks to encrypt; add db_device, or name data"
+    assert [said in one for one in said_before] == [True] * (not is_existing)
     assert not [one for one in Luks().requirements(site) if "osd.0" in one.name]
