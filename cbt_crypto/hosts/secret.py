@@ -1,6 +1,6 @@
 """What must never be printed: every secret that this program makes or reads is kept here.
 
-Who makes a key calls `keep`, who writes for people `masked`; others' options `options_without`.
+Who makes a key calls `keep`, who writes for people `masked`; others' words go through `*_without`.
 """
 
 from __future__ import annotations

@@ -176,6 +176,7 @@ def assemble(
     cells = chosen_cells(archive.plan.cells, options, baseline)
     tables = _shown(all_tables, cells) if options.only else all_tables
     shown = {cell.path for cell in cells}
+    states = control_states(all_tables, control) if tested is None else tested.control_states
     report = Report(
         title=archive.plan.title,
         baseline=baseline,
@@ -194,9 +195,7 @@ def assemble(
         records=tuple(
             record.table(r for run in runs if run.planned.path in shown for r in run.records)
         ),
-        control_states=control_states(all_tables, control)
-        if tested is None
-        else tested.control_states,
+        control_states=states,
         verdicts=comparisons.count("iops"),
         family={key: comparisons.family(key) for key in BY_KEY},
         is_unfinished=any(

@@ -75,8 +75,7 @@ def show(report: Report, console: Console) -> None:
 
 
 def _answer(report: Report, console: Console) -> None:
-    said = (report.headline, "bold"), (report.limits, "yellow")
-    for sentences, style in said:
+    for sentences, style in ((report.headline, "bold"), (report.limits, "yellow")):
         for sentence in sentences:
             console.print(Text(sentence, style))
 

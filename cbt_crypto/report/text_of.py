@@ -59,7 +59,7 @@ _WHY_NONE = {
 #: Stands where a campaign has only begun, or measured its baseline alone, or all but that.
 NOTHING = "Nothing is compared: no workload has figures of its baseline and of another row."
 
-_TOGETHER = "* holds over all of these pairs; beside one row alone (--baseline), fewer count."
+_TOGETHER = "A * holds over all of these pairs; beside one row alone (--baseline), fewer count."
 LEVELS = "Levels, alone and together"
 #: Comparisons of a section beside those with the baseline, by their heading.
 _PAIRS: Mapping[str, Callable[[Section], tuple[Pair, ...]]] = {
@@ -132,7 +132,7 @@ def pair_grids(report: Report, tables: Iterable[Table]) -> dict[str, Grid]:
     for title, of in _PAIRS.items():
         rows = [(label, list(map(_pair, of(section)))) for label, section in sections]
         if filled := [(label, pairs) for label, pairs in rows if pairs]:
-            grids[title] = Grid(title, heads, filled, (_TOGETHER,), 2)
+            grids[title] = Grid(title, heads, filled, () if title == LEVELS else (_TOGETHER,), 2)
     return grids
 
 

@@ -1,6 +1,7 @@
 """What a run deployed where: in its archive for people, in the user's state to act on.
 
-journal.jsonl has a line, written beforehand, for each start, deployment and complete end.
+journal.jsonl has a line, written beforehand, for each start, deployment and complete end. An
+archive is data: `open_runs` says what to tear down, unless the user trusts the archive.
 """
 
 from __future__ import annotations

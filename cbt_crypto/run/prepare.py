@@ -240,13 +240,13 @@ class Choices:
         return overlay.decided(self._answers(overlay, scripts)) if scripts else overlay
 
     def _answers(self, overlay: Overlay, scripts: HostScripts) -> HostOutputs:
-        noted = read_json(self._path) or {}
-        noted.pop("format", None)
         key = f"{overlay.name} {digest(dict(scripts))[:16]}"
-        if overlay.keeps_choice and key in noted:
-            self._asked[key] = noted[key]
         if key not in self._asked:
-            what = f"ask the hosts for {overlay.name}"
-            self._asked[key] = noted[key] = self._remote.run(scripts, what, _LIMIT_S)
-            write_json(self._path, noted)
+            noted = read_json(self._path) or {}
+            noted.pop("format", None)
+            if not overlay.keeps_choice or key not in noted:
+                what = f"ask the hosts for {overlay.name}"
+                noted[key] = self._remote.run(scripts, what, _LIMIT_S)
+                write_json(self._path, noted)
+            self._asked[key] = noted[key]
         return self._asked[key]

@@ -154,10 +154,11 @@ class Luks(Overlay):
             script = f"echo {shlex.quote(sentence)}"
             needs += [Requirement("luks", (drive.host,), script) for drive in site.drives]
         for osd in site.osds:
-            sentence = "is on a file; luks needs block devices: name osd_devices"
-            if not osd.is_file and (osd.is_existing or devices_of(osd).keys() & {*self.devices}):
+            if osd.is_file:
+                sentence = "is on a file; luks needs block devices: name osd_devices"
+            elif osd.is_existing or devices_of(osd).keys() & {*self.devices}:
                 continue
-            if not osd.is_file:
+            else:
                 sentence = "has no DB device for luks to encrypt; add db_device, or name data"
             script = f"echo {shlex.quote(f'osd.{osd.id} {sentence}')}"
             needs.append(Requirement(f"device of osd.{osd.id}", (osd.host,), script))

@@ -138,10 +138,14 @@ class Asking(Overlay):
         return Asking(said=outputs["node2"])
 
 
+def hosts_of(release: str) -> FakeHosts:
+    return FakeHosts(lambda *_: release)
+
+
 def test_what_is_no_choice_is_asked_at_each_start(site: Any, tmp_path: Any) -> None:
     """An archive from before an upgrade, or a stranger's, said which options change live."""
     for release in ("Reef", "Tentacle"):
-        hosts = FakeHosts(lambda host, command, release=release: release)  # type: ignore[misc]
+        hosts = hosts_of(release)
         choices = Choices(tmp_path, hosts.remote(), site)
         decided = choices.decided([Asking(), Asking()])
         assert [one.model_dump()["said"].strip() for one in decided] == [release] * 2
