@@ -214,12 +214,13 @@ def check_unused(path: str, ours: Any = None, patience_s: float = _PATIENCE_S) -
 
 
 def _check_writers(folder: str) -> None:
-    users = writers(folder)
-    if users:  # losetup or smartd has any drive open for a moment
-        time.sleep(1)
+    for left in range(5, -1, -1):
         users = writers(folder)
-    if users:
-        raise Refused("is held open by {}; name another device".format(", ".join(users)))
+        if not users:
+            return
+        if left:  # losetup or smartd has any drive open for a moment
+            time.sleep(0.2)
+    raise Refused("is held open by {}; name another device".format(", ".join(users)))
 
 
 #: Files that name what is given to other hosts, or to a USB host.

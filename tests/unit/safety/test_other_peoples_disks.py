@@ -149,8 +149,8 @@ def test_a_disk_that_a_virtual_machine_has_open(bench: Bench) -> None:
         user = subprocess.Popen(["sleep", "30"], stdin=opened)
     try:
         said = bench.good(destroy.look(bench.tmp_dir, place, "osd_devices"))
-        assert said.startswith("is held open by sleep (process ")
-        assert "held open by sleep" in bench.refused(destroy.claim(bench.tmp_dir, [place]))
+        assert said.startswith("is held open by ") and "sleep (process " in said
+        assert "sleep (process " in bench.refused(destroy.claim(bench.tmp_dir, [place]))
     finally:
         user.kill()
         user.wait()
@@ -165,9 +165,12 @@ def test_a_disk_that_a_program_had_open_for_a_moment(
     with open(place, "r+b") as opened:
         user = subprocess.Popen(["sleep", "30"], stdin=opened)
 
-    def until_it_ends(_: float) -> None:
+    sleep = time.sleep
+
+    def until_it_ends(seconds: float) -> None:
         user.kill()
         user.wait()
+        sleep(seconds)
 
     monkeypatch.setattr(time, "sleep", until_it_ends)
     check_unused(place)
