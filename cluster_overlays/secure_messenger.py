@@ -117,8 +117,6 @@ _NOISE = 0.01
 #: The same for an OSD that was hardly loaded, and what counts as load, in bytes.
 _NOISE_BYTES = 16 << 10
 _LOAD_BYTES = 1 << 20
-#: Headers and heartbeats blur the share of a workload by about as much.
-_NEAR = 0.08
 
 
 #: The option without which a daemon offers its peers messenger v1 alone.
@@ -235,9 +233,7 @@ def fault(negotiated: Agreed, wanted: Mode, traffic: Traffic) -> Optional[str]:
     kinds = {Mode.SECURE: "encrypted", Mode.CRC: "plain"}
     same = negotiated.clients if negotiated.clients is negotiated.osds else Mode.MIXED
     clause = f"its traffic is {kinds.get(same, 'mixed')}: {negotiated.words()}"
-    whose = load_share(traffic) if same is Mode.MIXED else None
-    likeness = f", about the share of {whose} data" if whose else ""
-    return f"{clause}{share(traffic)}{likeness}"
+    return f"{clause}{share(traffic)}"
 
 
 def negotiated_claim(total: Traffic, negotiated: Sequence[Agreed], wanted: Mode) -> str:
@@ -262,17 +258,6 @@ def share(traffic: Traffic) -> str:
     exact = percent in (0, 100)
     shown = f"{percent:.0f}" if exact else f"{min(max(percent, 0.01), 99.99):.2f}"
     return f"; {shown} % of {traffic.total} bytes were encrypted"
-
-
-def load_share(traffic: Traffic) -> Optional[str]:
-    """What the known workload says of a mixture: whose data has about the encrypted share."""
-    clients, osds = traffic.client_data, 2 * traffic.osd_data
-    if traffic.encrypted is None or min(clients, osds) < _LOAD_BYTES:
-        return None
-    part = traffic.encrypted / traffic.total
-    expected = {"the clients'": clients / (clients + osds), "the OSDs'": osds / (clients + osds)}
-    near = [whose for whose, value in expected.items() if abs(value - part) < _NEAR]
-    return near[0] if len(near) == 1 else None
 
 
 def connections_of(leaves: Mapping[str, Any]) -> dict[str, dict[str, int]]:

@@ -144,9 +144,7 @@ def test_a_mixture_is_called_one_with_its_share() -> None:
         fault = _fault(traffic, modes, wanted)
         assert fault is not None
         assert "is mixed: clients crc, OSDs secure, by its bytes and modes" in fault
-        assert (
-            "60.00 % of 10000000 bytes were encrypted, about the share of the OSDs' data" in fault
-        )
+        assert fault.endswith("60.00 % of 10000000 bytes were encrypted")
 
 
 def test_an_osd_that_is_nobodys_primary_says_nothing_of_clients_by_its_bytes() -> None:
