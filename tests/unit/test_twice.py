@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.unit
+
 TWICE = Path(__file__).resolve().parents[1] / "twice.sh"
 BESIDE = ["-n", "2", "--dist", "loadgroup"]
 
