@@ -174,10 +174,7 @@ class CellProof:
 
 
 def _proving(stack: Stack, site: Site) -> list[tuple[Overlay, Site]]:
-    """What is to be proved of a cell: each overlay, with the site as it finds it.
-
-    Of a drive also what it is made of, which is seen from the top.
-    """
+    """What is to be proved: overlays, with the site as each finds it, and what a drive is."""
     proving = [(overlay, stack.below(overlay, site)) for overlay in stack.overlays]
     return [*proving, (DriveProof(), site)] if site.drives else proving
 

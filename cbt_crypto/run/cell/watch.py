@@ -32,6 +32,8 @@ Watches = Mapping[str, Mapping[str, Watch]]
 EVERY_S = 2
 #: Seconds until the first look must have been taken.
 _PATIENCE_S = 60
+#: Seconds from one look to the next in which something may be changed, and changed back.
+_LONGEST_GAP_S = 60
 #: How the section of a script's output begins that has the watcher's lines.
 MARKER = "@cbt-crypto-watched"
 
@@ -117,6 +119,8 @@ def fault(name: str, hosts: Sequence[str], records: Mapping[str, WatchRecord]) -
         record = records.get(host)
         if record is None or record.looks < 2 or not record.seen.get(name):
             return f"what watched {host} during the cell ended before the cell did"
+        if record.longest_gap_s > _LONGEST_GAP_S:
+            return f"what watched {host} stood still for {record.longest_gap_s:.0f} s of the cell"
         for seen in record.seen[name]:
             if isinstance(seen.value, Mapping) and "error" in seen.value:
                 return f"{host} could not be watched during the cell: {seen.value['error']}"

@@ -24,10 +24,13 @@ class Watcher:
         self.file = open(path, "w")  # noqa: SIM115 - as long as this process
         self.last = {}  # type: Dict[str, Any]
         self.times = []  # type: List[float]
+        self.longest_gap_s = 0.0
 
-    def look(self) -> None:
-        """Note what is not as it was at the look before."""
+    def look(self, is_after_program: bool = False) -> None:
+        """Note what is not as it was at the look before; while a program ran, nobody looked."""
         self.times.append(time.monotonic())
+        if self.times[1:] and not is_after_program:
+            self.longest_gap_s = max(self.longest_gap_s, self.times[-1] - self.times[-2])
         for name, (module, argument) in self.watches.items():
             value = _value(module.see, argument)
             if name not in self.last or self.last[name] != value:
@@ -45,8 +48,7 @@ class Watcher:
         """Look for the last time, and say how closely it was looked."""
         self.look()
         self.count()
-        gaps = [after - before for before, after in zip(self.times, self.times[1:])]
-        self.write({"looks": len(self.times), "longest_gap_s": round(max(gaps), 3)})
+        self.write({"looks": len(self.times), "longest_gap_s": round(self.longest_gap_s, 3)})
 
     def write(self, line: Dict[str, Any]) -> None:
         """A line that is whole at once."""
@@ -153,14 +155,14 @@ def main(asked: Dict[str, Any]) -> None:
         if woken in ready:
             watcher.end()
             return
-        if not ready:
-            watcher.look()
+        watcher.look()
         for word in programs.words() if programs.asked in ready else ():
             if word == "end":
                 watcher.end()
                 programs.tell(0)
                 return
             programs.tell(programs.run())
+            watcher.look(is_after_program=True)
 
 
 if __name__ == "__main__":

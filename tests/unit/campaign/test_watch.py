@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +85,29 @@ def test_a_watch_that_fails_or_ends_is_a_fault(
     fault = watch.fault("it", ["here"], {"here": ended})
     assert fault == "what watched here during the cell ended before the cell did"
     assert watch.fault("it", ["there"], {"here": record}) is not None
+
+
+def test_a_watch_that_stood_still_is_a_fault(
+    watched: Callable[..., watch.WatchRecord], tmp_path: Path
+) -> None:
+    """SIGSTOP at the cell's begin and SIGCONT at its end: all between was taken as seen."""
+
+    def stand_still(how_long_s: float) -> None:
+        pid = int((tmp_path / "watched.pid").read_text())
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(how_long_s)
+        os.kill(pid, signal.SIGCONT)
+
+    record = watched(Watch(_READS, "/proc/version"), lambda: stand_still(1.2))
+    assert 1.1 < record.longest_gap_s < 30
+    assert watch.fault("it", ["here"], {"here": record}) is None, "any host may be busy for a while"
+    fault = watch.fault("it", ["here"], {"here": replace(record, longest_gap_s=200.0)})
+    assert fault == "what watched here stood still for 200 s of the cell"
+
+
+def test_a_program_that_the_campaign_waits_for_is_no_gap(tmp_path: Path) -> None:
+    _watching(tmp_path, shell.python("import time; time.sleep(2.5)", 1))
+    assert watch.parse(_sh(watch.stop(str(tmp_path)))).longest_gap_s < 2.4
 
 
 _SAYS = """
