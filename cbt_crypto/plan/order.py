@@ -11,6 +11,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Optional, TypeVar
 
+from cbt_crypto.archive import documents
 from cbt_crypto.archive.documents import CellDocument
 from cbt_crypto.archive.files import Malformed, digest
 from cbt_crypto.archive.folder import Folder
@@ -42,8 +43,13 @@ def cells_of(campaign: Campaign) -> tuple[Cell, ...]:
     """Every cell, in the order in which they are measured, drives first; docs/file.md has `order`.
 
     With `rebuild: needed` or `never` the order of configurations is the cheapest that the file
-    allows. Raises UsageError when two cells would be the same.
+    allows. Raises UsageError for more than an archive holds, or when two would be the same.
     """
+    if (number := _number_of_cells(campaign)) > documents.MOST_CELLS:
+        raise UsageError(
+            f"{campaign.title}: makes {number:,} cells, of at most {documents.MOST_CELLS:,}; lower "
+            "iterations, turns, or the max of a time"
+        )
     in_rounds = is_in_rounds(campaign)
     by_drive = _in_rounds if in_rounds else _one_by_one
     on_cluster = _in_turns if campaign.cluster.order == "interleaved" else by_drive
@@ -69,11 +75,21 @@ def cells_of(campaign: Campaign) -> tuple[Cell, ...]:
     return tuple(seen.values())
 
 
-def _drawn_in_rounds(campaign: Campaign, cells: list[Cell]) -> list[Cell]:
-    """The cells with all places in each round, in drawn order: drives, or values of lists.
+def _number_of_cells(campaign: Campaign) -> int:
+    """Blocks and turns are cells, too."""
+    section = campaign.cluster
+    found = 0
+    for each in _scenarios(campaign):
+        if campaign.groups and each.needs_cluster:
+            times = deployments_of(section, each) * rounds_on_each(section, each)
+        else:
+            times = rounds_of(each, section.iterations)
+        found += times * (len(variants(section)) if each.needs_cluster else 1)
+    return found
 
-    All rounds of one place behind those of another would take a drift for a difference.
-    """
+
+def _drawn_in_rounds(campaign: Campaign, cells: list[Cell]) -> list[Cell]:
+    """All places in each round: one after another, a drift would be taken for a difference."""
     places = list(dict.fromkeys(cell.place for cell in cells))
     names = [str(number) for number in range(len(places))]
     compared = campaign.compared, campaign.baseline

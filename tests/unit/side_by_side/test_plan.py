@@ -16,6 +16,7 @@ from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts.site import Osd
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.layout import site_of
+from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.side_by_side import engine_keys, site_of_group
 from cbt_crypto.plan.steps import Deploy, Plan, Prefill, plan
 
@@ -61,6 +62,37 @@ def test_what_changes_live_shares_osds_and_the_control_has_its_own(campaign: Mak
         ("LUKS", "LUKS, no workqueues"),
         ("secure",),
     ]
+
+
+BLOCKS = {"precision": "5%", "block": 2, "max": 40}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "time"),
+    [
+        ({"turns": 7, "iterations": 4}, 10),
+        ({"turns": 7, "iterations": 4}, BLOCKS),
+        (
+            {
+                "layout": "separate",
+                "turns": None,
+                "order": "interleaved",
+                "rebuild": "needed",
+                "iterations": 1,
+            },
+            BLOCKS,
+        ),
+    ],
+)
+def test_turns_and_blocks_are_cells_too(
+    campaign: Make, monkeypatch: pytest.MonkeyPatch, cluster: Any, time: Any
+) -> None:
+    """15 lines planned for minutes, and made an archive that no report reads."""
+    found = campaign({"rbd_single_client": {"time": time}}, **cluster)
+    made = len(cells_of(found))
+    monkeypatch.setattr("cbt_crypto.archive.documents.MOST_CELLS", made - 1)
+    with pytest.raises(UsageError, match=f": makes {made:,} cells, of at most {made - 1:,}; lower"):
+        cells_of(found)
 
 
 def test_drives_and_memory_are_divided(campaign: Make) -> None:
