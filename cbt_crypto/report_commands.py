@@ -486,10 +486,11 @@ def gate(
     if more:
         raise UsageError("--metric: is given twice; run the gate once for each figure")
     metric = BY_KEY.get(key)
-    if metric is None or not metric.better:
-        known = [name for name, metric in BY_KEY.items() if metric.better]
+    if metric is None or not metric.is_judged:
+        known = [name for name, metric in BY_KEY.items() if metric.is_judged]
         near = difflib.get_close_matches(key, known if key not in BY_KEY else ())
-        meant = ", ".join([name for name in known if key in name] or near or known)
+        kind = key.rpartition("_")[0] if key in BY_KEY else key
+        meant = ", ".join([name for name in known if kind in name] or near or known)
         raise UsageError(f"--metric {key}: the gate cannot judge by this; name one of {meant}")
     own = dict(limits)
     question = gate.Question(metric, own.pop(""), own)

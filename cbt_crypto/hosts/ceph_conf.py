@@ -130,5 +130,6 @@ def _ipv4(host: str) -> str:
         return str(socket.getaddrinfo(host, None, socket.AF_INET)[0][4][0])
     except OSError as error:
         raise UsageError(
-            f"cluster.mons: {host}: has no IPv4 address; write the monitor's address"
+            f"cluster.mons: {host}: has no IPv4 address here; write the monitor's address, or run "
+            "what is for a lab's hosts by cbt-crypto lab run"
         ) from error

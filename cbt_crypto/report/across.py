@@ -13,8 +13,8 @@ from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.figures.doubts import CONTROL
 from cbt_crypto.report.figures.group import varied
 from cbt_crypto.report.figures.repeats import StandardError, differing
-from cbt_crypto.report.headline import caveats, load_of, versions
-from cbt_crypto.report.model import Comparison, Report, ReportCell
+from cbt_crypto.report.headline import caveats, fault_of, load_of, versions
+from cbt_crypto.report.model import Comparison, ControlState, Report, ReportCell
 from cbt_crypto.report.wording import ARCHIVE, Grid, mapping
 from cbt_crypto.results.cell.run import Run
 from cbt_crypto.units import counted, grouped
@@ -47,6 +47,15 @@ def ratio(one: Optional[Comparison], other: Optional[Comparison]) -> Optional[Co
         p=min(1.0, together.p(math.log(compared.percent / 100)) * max(one.looks, other.looks)),
         errors=(together,),
     )
+
+
+def _beside(change: Optional[Comparison], controls: Iterable[ControlState]) -> Optional[Comparison]:
+    """Without a verdict where the control of one of both archives allows none."""
+    is_void = change is not None and any(
+        control.covers(change) if control.state == "too noisy" else fault_of(control)
+        for control in controls
+    )
+    return replace(change, p=None) if change is not None and is_void else change
 
 
 def _judged(found: Mapping[Any, Optional[Comparison]]) -> dict[Any, Optional[Comparison]]:
@@ -154,8 +163,13 @@ def _between(
                 iops = [cell.figures.get("iops") or 0.0 for cell in (one, other)]
                 found[key] = Comparison(100 * iops[0] / iops[1]) if all(iops) else None
             else:
-                found[key] = ratio(one.comparisons.get("iops"), other.comparisons.get("iops"))
+                change = ratio(one.comparisons.get("iops"), other.comparisons.get("iops"))
+                found[key] = _beside(change, _controls(report, (places[0], place)))
     return rows, _judged(found)
+
+
+def _controls(report: Report, places: Iterable[str]) -> list[ControlState]:
+    return [report.controls.get(place, ControlState()) for place in places]
 
 
 def _hardware(report: Report, places: Sequence[str]) -> Iterator[Grid]:
@@ -223,7 +237,9 @@ def sentences(report: Report) -> Iterator[str]:
         if not own:
             yield f"{against}: only the baseline and the control are in both; nothing is judged."
         elif not judged:
-            yield f"{against}: no verdict; each archive needs four rounds."
+            faults = map(fault_of, _controls(report, (places[0], place)))
+            why = "the control forbids it" if any(faults) else "each archive needs four rounds"
+            yield f"{against}: no verdict; {why}."
         elif not shown:
             words = f"{counted(len(judged), 'percentage')} of the baseline"
             unseen = f"{_unseen(judged)} of {places[0]}'s percentage could not be seen"
@@ -303,7 +319,8 @@ def history(reports: Mapping[str, Report]) -> tuple[list[Grid], list[Point]]:
             # What both have in common says nothing of a change.
             if is_like and not _identities([cell]) & _identities([before]):
                 pair = cell.comparisons.get("iops"), before.comparisons.get("iops")
-                changes[(row.load, row.name, name)] = ratio(*pair)
+                controls = [reports[one].control("iops") for one in (name, first)]
+                changes[(row.load, row.name, name)] = _beside(ratio(*pair), controls)
     judged = _judged(changes)
     points = [
         _point(row, name, reports[name], judged.get((row.load, row.name, name)))

@@ -234,7 +234,8 @@ def _concluded(report: Report, parts: Mapping[Optional[Scalar], Report]) -> Repo
         control = parts.get(table.dimensions.get(ARCHIVE), report).control
         sections = (believed(section, control) for section in table.sections)
         tables.append(replace(table, sections=tuple(sections)))
-    report = replace(report, tables=tuple(tables))
+    controls = {str(archive): part.control() for archive, part in parts.items()}
+    report = replace(report, tables=tuple(tables), controls=controls)
     # A throughput that the file asked for says nothing by itself.
     free = [table for table in tables if table.dimensions.get("rate", "max") == "max"]
     told = headline(report, parts)

@@ -382,6 +382,7 @@ class ReportDocument(_OpenModel):
     headline: tuple[str, ...] = Field((), description="the answer, in sentences")
     limits: tuple[str, ...] = Field((), description="what limits its validity")
     control_states: dict[str, ControlStatePart] = Field({}, description="what it says of a figure")
+    controls: dict[str, ControlStatePart] = Field({}, description="that of each compared archive")
     is_unfinished: bool = False
     emulated_only: tuple[str, ...] = Field((), description="archives of emulated hosts")
     options: OptionsPart = OptionsPart()

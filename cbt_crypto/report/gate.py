@@ -169,17 +169,18 @@ def _rows(report: Report, metric: Metric) -> Iterator[tuple[str, ReportCell, Con
 
 
 def _beyond(comparisons: Mapping[int, tuple[Comparison, Question]], family: int) -> dict[int, bool]:
-    """Whether more is shown to be lost, of every row at once: with a chance of 95 % none is wrong.
-
-    All rows count, also those that seem to gain: which ones lose is what is asked.
-    """
+    """Whether more is shown to be lost, of every row at once, as the report has its stars."""
     p_values = {
-        # Of one that does not seem to lose as much, nothing speaks for it.
-        n: p if question.lost(c.percent) > question.loss else 1.0
+        n: p
         for n, (c, question) in comparisons.items()
         if (p := c.p_beyond(question.limit)) is not None
     }
-    return differing(p_values, max(0, family - len(p_values)))
+    shown = differing(p_values, max(0, family - len(p_values)))
+    return {
+        n: shown[n] and question.lost(c.percent) > question.loss
+        for n, (c, question) in comparisons.items()
+        if n in shown
+    }
 
 
 def overall(findings: Sequence[LoadAnswer]) -> Answer:
@@ -223,7 +224,7 @@ def _answer_of_row(
     name, key = cell.in_legend, question.metric.key
     comparison = cell.comparisons.get(key)
     if cell.state != "measured" or comparison is None:
-        nothing = f"there is no {question.metric.label} of it, or of its baseline"
+        nothing = f"{question.metric.label}: none was recorded of it, or of its baseline"
         why = cell.withheld.get(key) or cell.reason or nothing
         state = "no answer" if cell.state == "measured" else cell.state
         why = f"{question.metric.label}: {why}" if key in cell.withheld else why
@@ -245,6 +246,8 @@ def _answer_of_row(
         answer, reason = Answer.NO, allowed if name in question.own else shown
     else:
         missing = _missing(comparison, question, beside)
+        if low is not None and low > question.loss:
+            missing = f"beyond it by itself; beside all {beside} comparisons it {missing}"
         answer, reason = Answer.CANNOT_TELL, f"{allowed}: {missing}"
     # Beyond what the control may vary by, a loss is one in the report, too.
     is_beyond_noise = control.state == "too noisy" and not control.covers(comparison)

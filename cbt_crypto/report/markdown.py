@@ -113,7 +113,9 @@ def _percents(report: Report, tables: Sequence[Table]) -> list[str]:
         for name in dict.fromkeys(cell.name for cell in table.cells):
             cells = (sections[mode].row(name) if mode in sections else None for mode in modes)
             percents = (_percent(cell, report.options.loss) for cell in cells)
-            lines.append(_row([_apart(table), escape(name), *percents]))
+            # What sets this table apart from others of its scenario.
+            apart = escape(table.title[len(table.scenario) + 2 :]) or "all"
+            lines.append(_row([apart, escape(name), *percents]))
     return lines
 
 
@@ -133,11 +135,6 @@ def _curves(report: Report, tables: Sequence[Table]) -> list[str]:
         lines += grid_lines(Grid(heading, heads, [("", rows)]), "###", _emulated(report))
         lines += [*(f"- {escape(in_words(path, curve))}" for curve in path.curves), ""]
     return lines
-
-
-def _apart(table: Table) -> str:
-    """The op size and what else sets this table apart from others of its scenario."""
-    return escape(table.title[len(table.scenario) + 2 :]) or "all"
 
 
 def _percent(cell: ReportCell | None, loss: bool) -> str:

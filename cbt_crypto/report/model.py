@@ -242,6 +242,8 @@ class Report:
     limits: tuple[str, ...] = ()
     #: Figure -> what the control says of it, over all workloads, those too that are not shown.
     control_states: Mapping[str, ControlState] = field(default_factory=dict)
+    #: Of archives that are compared: what each one's says of throughput.
+    controls: Mapping[str, ControlState] = field(default_factory=dict)
     #: Whether rows that have figures have runs that are still to be measured.
     is_unfinished: bool = False
     #: Of archives that are compared, those of emulated hosts; empty where this is true of all.

@@ -363,18 +363,14 @@ def _load(report: Report, table: Table, figures: _PageCharts) -> Iterator[Elemen
 
 
 def _method(report: Report) -> Iterator[Element]:
-    for text in (text_of.verdicts(report, mark=""), *_METHOD):
+    for text in (text_of.verdicts(report), *_METHOD):
         yield E.P(E.CLASS("note"), text)
     if report.notes:
         yield E.UL(E.CLASS("warnings"), *(E.LI(note) for note in report.notes))
 
 
 _METHOD = (
-    "Throughput is the sum over client processes of completed IOs, ramp excluded. Percentiles"
-    " are read from the added latency bins of all processes and rounds, never averaged.",
-    "CPU is a share of the time of all hardware threads of all OSD hosts, in the seconds in which"
-    " all processes measured. CPU time per IO counts user, sys, irq and softirq.",
-    "A percentage in bold, except the baseline's, differs significantly. A configuration that was"
+    "A percentage with a * differs significantly. A configuration that was"
     " deployed once has only the range within its run, and no verdict. Error bars of charts are"
     " intervals of the percentage. A cell has no figures if its configuration is not proved or"
     " one of its fio processes failed.",

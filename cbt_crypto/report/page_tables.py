@@ -125,7 +125,10 @@ def _percent_cell(cell: Optional[ReportCell], loss: bool) -> Element:
     classes = "percent" if comparison.differs or cell.is_baseline else "percent noise"
     return E.TD(
         E.CLASS(classes),
-        E.SPAN(E.CLASS("big"), f"{wording.percent(comparison.percent, loss)} %"),
+        E.SPAN(
+            E.CLASS("big"),
+            f"{wording.percent(comparison.percent, loss)} %{text_of.star(comparison)}",
+        ),
         E.BR(),
         E.SPAN(E.CLASS("small"), _interval(cell, comparison, loss)),
         E.SPAN(E.CLASS("meter"), E.SPAN(style=width), **{"aria-hidden": "true"}),

@@ -83,12 +83,12 @@ def interval(comparison: Optional[Comparison], loss: bool) -> str:
 
 
 def star(comparison: Comparison) -> str:
-    """What marks a difference that is shown, where nothing is bold."""
+    """What marks a difference that is shown, on the page, in files and in a terminal."""
     return "*" if comparison.differs else ""
 
 
-def verdicts(report: Report, mark: str = " (*)") -> str:
-    """What bold percentages and intervals mean, together and one by one."""
+def verdicts(report: Report) -> str:
+    """What stars and intervals mean, together and one by one."""
     if not any(cell.comparisons for cell in report.cells if not cell.is_baseline):
         return NOTHING
     if not report.verdicts:
@@ -100,7 +100,7 @@ def verdicts(report: Report, mark: str = " (*)") -> str:
         whole, count, of = "archives", "all comparisons", f"{of} in its archive"
     return (
         f"Each interval alone holds with a chance of 95 %. At most 6 % of {whole} have a false "
-        f"bold difference{mark}; it takes {count} of {of} into account."
+        f"*; it takes {count} of {of} into account."
     )
 
 

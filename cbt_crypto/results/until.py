@@ -354,10 +354,7 @@ def _begun(
 def _mean_latency(
     logs: Iterable[tuple[Iterable[Path], int]], interval_ms: int, counted: range
 ) -> dict[str, float]:
-    """Over all IOs of the counted intervals, by direction; nothing unless every job tells.
-
-    `logs` are those of the IOPS, by which the means of the logs beside them are weighted.
-    """
+    """By direction, weighted by `logs`, those of the IOPS; nothing unless every job tells."""
     waited: dict[str, float] = {}
     ios: dict[str, float] = {}
     for path, begun in ((path, begun) for paths, begun in logs for path in paths):

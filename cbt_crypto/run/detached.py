@@ -73,10 +73,7 @@ def holds(pid: int, lock: os.stat_result) -> bool:
 
 
 def _is_named(path: Path, pid: int) -> bool:
-    """Return whether a lock says that a campaign of that process holds it.
-
-    Others have locks of that name, as in ~/.cache/uv; in a container a process's number differs.
-    """
+    """Return whether a lock says that a campaign of that process holds it; uv has such locks."""
     try:
         with open_regular(path) as file:
             said = file.read(4096)

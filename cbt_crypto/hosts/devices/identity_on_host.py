@@ -565,10 +565,7 @@ def raw_data(path: str) -> Optional[int]:
 
 
 def _samples(path: str, begin: int) -> Iterator[Tuple[int, bytes]]:
-    """What the device holds from `begin` on: 4 MiB, its end, and samples between them.
-
-    Data between these are not seen. Of a small device it is all.
-    """
+    """4 MiB from `begin` on, the end, and samples between them; of a small device, all."""
     with open(node_of(path), "rb", buffering=0) as device:
         size = device.seek(0, os.SEEK_END)
         step = max(_SAMPLE, size // _SAMPLES // 4096 * 4096)

@@ -369,7 +369,8 @@ def _hint(kind: str, location: KeyPath, given: Any) -> str:
     if kind == "string_type" and isinstance(given, list) and len(given) == 1:
         return f"; write {given[0]}"
     if isinstance(given, int) and location[-1] in ("osd_memory_target", "osd_file_size"):
-        return f"; write {size_text(given) if given >> 20 else f'{given}G'}"
+        meant = given if given >> 20 else given << (30 if given < 64 else 20)
+        return f"; write {size_text(meant)}"
     if kind != "int_type" or not isinstance(given, str):
         return ""
     unit = next((size for key, size in _BYTES.items() if key in location), 1 << 80)

@@ -198,14 +198,15 @@ def _legend(canvas: Canvas, items: Sequence[tuple[str, int]], top: float, part: 
     x, y = 10.0, top + 10
     for name, ink in items:
         shown = shorten(name, 60)
-        width = 26 + len(shown) * _LETTER + 14
+        name_at = 26 if lines else 19
+        width = name_at + len(shown) * _LETTER + 26
         if x > 10 and x + width > _WIDTH:
             x, y = 10.0, y + 18
         if lines:
             _path(canvas, f"M{_n(x)} {_n(y - 4)} h20", ink)
         else:
             _rect(canvas, (x, y - 10, 14, 12), ink, part)
-        canvas.text(x + 26, y, shown)
+        canvas.text(x + name_at, y, shown)
         x += width
     return y + 12
 

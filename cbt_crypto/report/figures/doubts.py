@@ -93,11 +93,7 @@ def _encrypted_below(network: Optional[OverlayProof]) -> Iterator[str]:
 
 
 def _imbalance(osds: Optional[OverlayProof]) -> Iterator[str]:
-    """The OSD that served most, if that is far more than the mean; else that of most groups.
-
-    Uneven groups do no harm to a workload that happens to be even, such as that of a
-    few objects; another volume, or the next deployment, meets them all the same.
-    """
+    """The OSD that served most, if that is far more than the mean; else that of most groups."""
     evidence = mapping(osds.evidence) if osds else {}
     ops, primaries, groups = (_numbers(evidence, key) for key in ("ops", "primary_pgs", "pgs"))
     of_ops = _most(ops) if sum(ops.values()) >= _ENOUGH_OPS else None
@@ -495,10 +491,7 @@ def control_of(plan: PlanDocument, baseline: Baseline) -> Optional[str]:
 
 
 def _repeats(configurations: Mapping[str, Any], baseline: Baseline) -> bool:
-    """Whether the row `control` is the campaign's: its plan has what the file has, which is none.
-
-    A file may have a configuration of that name where it says `control: false`.
-    """
+    """Whether the row `control` is the campaign's, and no configuration of the file's."""
     if baseline.dimension in CLUSTER_DIMENSIONS:
         return True  # none of a file may have this name
     its_own = configurations.get(str(baseline.value))

@@ -310,10 +310,7 @@ def _compare(
     metric: Metric, load: LoadRuns, value: Scalar, other: Scalar,
     repeated: Optional[repeats.Estimate],
 ) -> Optional[Comparison]:  # fmt: skip
-    """One figure of a row in percent of another row's; without an interval where nothing is known.
-
-    None where one of them has no such figure, or a percent of it would mean nothing.
-    """
+    """One figure of a row in percent of another row's; None where that would mean nothing."""
     if not metric.better:
         return None
     measured, base = load.together(value, other)
@@ -346,7 +343,7 @@ def of_estimate(found: repeats.Estimate, percent: float, basis: str) -> Comparis
 def _repeated(
     metric: Metric, load: LoadRuns, value: Scalar, other: Scalar, known: Optional[KnownSpread]
 ) -> Optional[repeats.Estimate]:
-    if not metric.better or metric.test is Test.NONE:
+    if not metric.is_judged:
         return None
     sides = [load.values(metric, row) for row in (value, other)]
     if not all(sides) or any(load.gave_nothing(metric, row) for row in (value, other)):

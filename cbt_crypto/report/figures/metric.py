@@ -92,6 +92,11 @@ class Metric:
         is_one = value is not None and (value == 0 or 1 / LARGEST <= abs(value) <= LARGEST)
         return value if is_one else None
 
+    @property
+    def is_judged(self) -> bool:
+        """Whether a percent of it has a verdict."""
+        return bool(self.better) and self.test is not Test.NONE
+
     def log_sd(self, within: Optional[Within]) -> Optional[float]:
         """Return how sure a run is of it, as the standard deviation of its logarithm."""
         return None if within is None else within.log_sd.get(self.varies)
@@ -121,7 +126,7 @@ METRICS = (
         "iops_variation_percent", "IOPS, variation from second to second", "%", 0,
         of_runs.variation("iops"),
         "standard deviation of the IOPS of single seconds, in percent of their mean",
-        column=Column("IOPS ± % a second", Where.PAGE, decimals=1),
+        column=Column("IOPS ± %", Where.PAGE, decimals=1),
     ),
     Metric(
         "bandwidth_bytes_per_s", "bandwidth", "B/s", 1,

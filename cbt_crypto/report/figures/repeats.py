@@ -285,11 +285,7 @@ def _rounds(
 def _beside(
     values: Sequence[Value], base: Sequence[Value], until: Optional[Wish], is_finished: bool
 ) -> Optional[Estimate]:
-    """Groups of OSDs on the same clusters, in turns: each deployment is one value.
-
-    Two groups of one cluster differ by their slices of the drives and by where CRUSH puts what, and
-    no number of turns tells by how much. Rows of one group are compared in the same way.
-    """
+    """Groups of OSDs side by side: each deployment is a value, as turns tell nothing of slices."""
     by_deployment = repetition.on_one_cluster(
         (of_row.beside[1], of_row.deployment, of_base.deployment, of_row.log - of_base.log)
         for of_row, of_base in _pairs(values, base, same_time=False)
@@ -335,10 +331,7 @@ def _apart(
 
 
 def _unrelated(values: Sequence[Value], base: Sequence[Value], why: str) -> Optional[Estimate]:
-    """Deployments of different days: an interval for what they are, and no verdict.
-
-    Whatever else changed between them is in the difference, and nothing here tells how much.
-    """
+    """Deployments of different days: an interval for what they are, and no verdict."""
     sides = [[value.log for value in _means(side)] for side in (values, base)]
     if min(map(len, sides)) < 2:
         return None

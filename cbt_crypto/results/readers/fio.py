@@ -139,7 +139,9 @@ def parse_fio_json(data: bytes) -> FioOutput:
     except ValidationError as error:
         raise Malformed(f"is not fio's JSON: {_first_error(error)}") from None
     names = _hosts(output.client_stats)
-    jobs = [_json_job(job, names, output.global_options) for job in _jobs(output)]
+    of_clients = [job for job in output.client_stats if job.jobname != _SUMMARY_JOB]
+    known = [*output.jobs, *of_clients]
+    jobs = [_json_job(job, names, output.global_options) for job in known]
     if not jobs:
         raise Malformed("holds no job, so fio did not run one")
     printed = output.timestamp_ms
@@ -174,10 +176,6 @@ def _last_document(text: str) -> tuple[Any, int]:
 def _first_error(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-
-
-def _jobs(output: _Output) -> list[_Job]:
-    return [*output.jobs, *(job for job in output.client_stats if job.jobname != _SUMMARY_JOB)]
 
 
 def _hosts(jobs: list[_Job]) -> dict[tuple[Optional[str], Optional[int]], Optional[str]]:
@@ -377,10 +375,7 @@ def _sides(
 
 
 def _normal_syncs(block: str, sides: tuple[Side, ...], ios: int, counted: int) -> Optional[Side]:
-    """fsync and fdatasync as a direction of their own, counted as in fio's JSON.
-
-    fio prints by a tenth of a percent how many more IOs its depths saw than it issued.
-    """
+    """fsync and fdatasync as a direction of their own, counted as in fio's JSON."""
     latency, depths = _SYNC.search(block), _DEPTHS.search(block)
     runtime_s = max((side.runtime_s for side in sides), default=0.0)
     if latency is None or depths is None or not runtime_s:

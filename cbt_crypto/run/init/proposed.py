@@ -131,10 +131,7 @@ def _drives(osds: Sequence[HostHardware]) -> dict[str, list[HostDrive]]:
 
 
 def _network(mon: HostHardware, hosts: Sequence[HostHardware]) -> tuple[HostNetwork, bool]:
-    """The fastest network of the monitor's host that every host has an address in, if there is one.
-
-    Else the fastest that it has; which of the two, is the second value.
-    """
+    """The fastest network that all hosts are in, else the monitor's fastest; and which of both."""
     shared = [network for network in mon.networks if _leads_to_all(network, hosts)]
     candidates = shared or list(mon.networks)
     if not candidates:

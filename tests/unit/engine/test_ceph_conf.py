@@ -214,7 +214,7 @@ def test_several_monitors(campaign_of: Make) -> None:
 def test_a_monitor_s_name_that_nobody_knows(campaign_of: Make) -> None:
     mons = {"head": {"a": "nobody.invalid"}}
     with pytest.raises(
-        UsageError, match=r"nobody\.invalid: has no IPv4 address; write the monitor"
+        UsageError, match=r"nobody\.invalid: has no IPv4 address here; write the monitor"
     ):
         base_options(campaign_of(cluster={"mons": mons}).cluster, "0")
 

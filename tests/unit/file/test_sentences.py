@@ -106,6 +106,11 @@ def test_everything_that_is_wrong_is_said_at_once(refusal_of: Refusal) -> None:
             "must be a text, not 16; write 16G",
         ),
         (
+            {"settings": {"osd_memory_target": 900}},
+            "cluster.settings.osd_memory_target",
+            "must be a text, not 900; write 900M",
+        ),
+        (
             {"settings": {"osd_memory_target": 4 << 30}},
             "cluster.settings.osd_memory_target",
             "must be a text, not 4294967296; write 4G",

@@ -20,7 +20,7 @@ from cbt_crypto.cli import cbt_crypto
 from cbt_crypto.report import build, gate
 from cbt_crypto.report.document import document, reopened
 from cbt_crypto.report.figures.metric import BY_KEY
-from cbt_crypto.report.figures.repeats import UNTIL_KNOWN, StandardError
+from cbt_crypto.report.figures.repeats import UNTIL_KNOWN, StandardError, differing
 from cbt_crypto.report.gate import Answer
 from cbt_crypto.report.headline import control_states
 from cbt_crypto.report.model import Comparison, ControlState, ReportCell
@@ -135,9 +135,22 @@ def test_one_that_is_beyond_by_itself_is_not_beside_many() -> None:
     beside, *_ = gate.answers_of(rows, question)
     assert alone.answer is Answer.YES
     assert beside.answer is Answer.CANNOT_TELL
-    assert beside.reason.endswith("allowed 5 %: needs about 4 more rounds")
+    assert beside.reason.endswith(
+        "allowed 5 %: beyond it by itself; beside all 20 comparisons it needs about 4 more rounds"
+    )
     (in_report,) = gate.answers_of(rows[:1], question, family=20)
     assert in_report.answer is Answer.CANNOT_TELL, "the control, and figures of given rates, count"
+
+
+def test_what_has_a_star_in_the_report_fails_where_nothing_may_be_lost() -> None:
+    """Rows that gain for certain made it harder for one that loses than in the report."""
+    percents = {"gains": (120.0, 0.004), "gains more": (130.0, 0.004), "loses": (97.0, 0.006)}
+    cells = [_row("iops", *of_row) for of_row in percents.values()]
+    starred = differing({n: c.comparisons["iops"].p or 1 for n, c in enumerate(cells)})
+    rows = [("load", cell, ControlState()) for cell in cells]
+    found = gate.answers_of(rows, gate.Question(BY_KEY["iops"], 0))
+    assert [one.answer for one in found] == [Answer.NO, Answer.NO, Answer.YES]
+    assert starred == dict.fromkeys(range(3), True)
 
 
 def test_what_was_not_measured_cannot_be_told() -> None:
@@ -452,13 +465,14 @@ def test_a_control_that_failed_in_one_workload_says_nothing_of_it(repeated: Path
     assert all("; but the control: missing, so nothing says" in one.reason for one in changed)
 
 
-def test_a_figure_that_cannot_be_lost(small: Path) -> None:
-    result = _run(small, "--loss", "5", "--metric", "osd_cpu_share_rest_percent")
+@pytest.mark.parametrize(
+    ("key", "near"), [("osd_cpu_share_rest_percent", "iops, "), ("clat_ns_max", "clat_ns_")]
+)
+def test_a_figure_that_cannot_be_lost(small: Path, key: str, near: str) -> None:
+    """Of the largest latency nothing tells a difference: more rounds were advised for ever."""
+    result = _run(small, "--loss", "5", "--metric", key)
     assert result.exit_code == 2
-    assert re.search(
-        "--metric osd_cpu_share_rest_percent: the gate cannot judge by this; name one of iops, ",
-        result.output,
-    )
+    assert f"--metric {key}: the gate cannot judge by this; name one of {near}" in result.output
 
 
 @pytest.mark.parametrize("option", ["--json", "--junit"])
