@@ -420,7 +420,7 @@ def _sentence(moved: Moved, runs: Sequence[Run]) -> str:
 
 
 def _busiest(rule: Rule, runs: Sequence[Run]) -> str:
-    """What the busiest thread of a class of few threads took."""
+    """What the busiest thread of a class took, if one was busy for long enough to be one."""
     kind = rule.key[4:]
     shares = [
         host.threads[kind].busiest
@@ -428,7 +428,8 @@ def _busiest(rule: Rule, runs: Sequence[Run]) -> str:
         for host in run.recorded.hosts
         if rule.basis == "cpu" and kind in host.threads
     ]
-    return f"; its busiest thread took {100 * np.median(shares):.0f} % of a core" if shares else ""
+    share = 100 * np.median(shares or [0])
+    return f"; its busiest thread took {share:.0f} % of a core" if share >= 1 else ""
 
 
 def _signed(value: float) -> str:

@@ -101,6 +101,13 @@ def test_what_moved_most_comes_first_with_its_interval(recorded: Any) -> None:
     assert "limited by one thread (dmcrypt_write on " in luks.warnings[0]
 
 
+def test_of_many_short_threads_none_is_the_busiest(recorded: Any) -> None:
+    """ "Its busiest thread took 0 % of a core" beside 40 ms of each IO."""
+    luks = recorded({**QUIET, "kcryptd": [0, 97, 0, 5, "kworker/u4:1"]})["LUKS"]
+    assert luks.why[0].startswith("CPU of kcryptd per IO +")
+    assert "busiest thread" not in luks.why[0]
+
+
 def test_processor_time_that_is_not_sure_is_said_as_that(repeated: Path, recorded: Any) -> None:
     """Half more CPU time of each IO was in the table, and in no sentence on why."""
     half = {kind: [n // 2 for n in used[:3]] + used[3:] for kind, used in QUIET.items()}
