@@ -112,10 +112,7 @@ def _marked(variable: str, is_ours: Callable[[str], bool]) -> list[psutil.Proces
 
 
 def _kill(processes: list[psutil.Process]) -> None:
-    """Kill them, and wait until each has let go of its files too.
-
-    A process has lost its environment, and so its mark, some time before that.
-    """
+    """Kill them, and wait until each has let go of its files: its mark is gone before that."""
     ends = time.monotonic() + _PATIENCE_S
     with contextlib.ExitStack() as opened:
         killed = []

@@ -333,10 +333,7 @@ def _jobs(folder: Folder, logs: str, host: str) -> list[Path]:
 def _begun(
     folder: Folder, process: Mapping[str, Any], logs: Iterable[Path], interval_ms: int
 ) -> int:
-    """When the first interval of a process ended: by its logs, or before them where it stalled.
-
-    fio writes no line of an interval without IO; its output says when it ended after how long.
-    """
+    """When a process's first interval ended: by its logs, or before them where it stalled."""
     from cbt_crypto.results.readers.fio import parse_fio_json  # noqa: PLC0415 - --plan reads none
 
     first = min((at for path in logs for at, _, _ in _lines(path)), default=0)

@@ -15,7 +15,7 @@ from typing import Any, Optional
 from cbt_crypto.archive.files import one_line, printable
 from cbt_crypto.engine.choice import embedded
 from cbt_crypto.engine.contract import Engine
-from cbt_crypto.errors import HostError, RunError, UsageError
+from cbt_crypto.errors import CampaignError, HostError, RunError, UsageError
 from cbt_crypto.hosts import marked_processes
 from cbt_crypto.hosts.devices import destroy, rbd_images
 from cbt_crypto.hosts.remote import Remote
@@ -79,20 +79,35 @@ def clear(
     """
     for deployment in deployments:
         _check_dead(archive, deployment, insist)
+    failed: Optional[CampaignError] = None
     for deployment in deployments:
-        campaign = deployment.campaign(archive)
-        with _held(campaign, archive, deployment, is_gone):
-            hosts = ", ".join(places_of(campaign))
-            if not is_gone:
-                existing.check_same(_remote(campaign), campaign, deployment.fsid)
-            say(f"tearing down what {_who(deployment)} left on {hosts}")
-            if deployment.is_own:
-                marked_processes.end_run(deployment.run)
-            gone = list(_gone(campaign))
-            _clear_one(deployment, campaign, say)
-            for sentence in (*gone, *_remains(campaign), *_unproved(deployment, campaign)):
-                say(sentence)
-        Journal(archive, deployment.run).end()
+        try:
+            _clear_held(archive, deployment, say, is_gone)
+        except KeyboardInterrupt:
+            rest = "not all is torn down; run the same command again to tear down the rest"
+            raise RunError(f"{archive}: interrupted, so {rest}") from None
+        except CampaignError as error:  # what another run left may be on other hosts
+            if failed is not None:
+                say(str(failed))
+            failed = error
+    if failed is not None:
+        raise failed
+
+
+def _clear_held(archive: Path, deployment: Deployment, say: Say, is_gone: bool) -> None:
+    campaign = deployment.campaign(archive)
+    with _held(campaign, archive, deployment, is_gone):
+        hosts = ", ".join(places_of(campaign))
+        if not is_gone:
+            existing.check_same(_remote(campaign), campaign, deployment.fsid)
+        say(f"tearing down what {_who(deployment)} left on {hosts}")
+        if deployment.is_own:
+            marked_processes.end_run(deployment.run)
+        gone = list(_gone(campaign))
+        _clear_one(deployment, campaign, say)
+        for sentence in (*gone, *_remains(campaign), *_unproved(deployment, campaign)):
+            say(sentence)
+    Journal(archive, deployment.run).end()
 
 
 def show_plan(
@@ -174,9 +189,6 @@ def _held(
     try:
         with hosts_held(remote, site, own_id(), locks.this_run(archive), dead):
             yield
-    except KeyboardInterrupt:
-        rest = "not all is torn down; run the same command again to tear down the rest"
-        raise RunError(f"{archive}: interrupted, so {rest}") from None
     except HostError as error:
         raise _again(error) from error
     except UsageError as error:

@@ -123,10 +123,7 @@ def _ends(points: Iterable[ForestPoint], reference: float, loss: bool) -> tuple[
 
 @dataclass(frozen=True)
 class _Shape:
-    """Pixels: the whole width, and where the axis begins, beside the rows' labels or below them.
-
-    `letters` fit into a line, `label` into a row's label; the axis has `ticks` at most.
-    """
+    """Pixels, where the axis begins, and how many `letters`, `label` letters and `ticks` fit."""
 
     width: float
     start: float

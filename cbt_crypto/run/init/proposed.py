@@ -141,10 +141,7 @@ def _network(mon: HostHardware, hosts: Sequence[HostHardware]) -> tuple[HostNetw
 
 
 def _leads_to_all(network: HostNetwork, hosts: Sequence[HostHardware]) -> bool:
-    """Whether each host has an address of its own in the network.
-
-    Where two have the same, as behind a NAT or on a bridge of containers, it is not one network.
-    """
+    """Whether each host has an address of its own there, and none another's, as behind a NAT."""
     inside = ipaddress.ip_interface(network.address).network
     found = [
         {ip for n in host.networks if (ip := ipaddress.ip_interface(n.address).ip) in inside}

@@ -196,6 +196,20 @@ def test_cleanup_takes_down_what_a_dead_run_left(
     assert left_over(host.archive) == own_left_over(host.archive) == []
 
 
+def test_what_one_run_left_keeps_nothing_of_another_s(host: Any, no_overlays: None) -> None:
+    """Cleanup ended at the first of an archive's runs whose rest it could not remove."""
+    others = read_campaign(host.write(cluster={"tmp_dir": str(host.directory / "others")}))
+    begun(host.archive, others, "r1")
+    begun(host.archive, read_campaign(host.write()), "r2")
+    left_behind(host)
+    remote = Remote(embedded().common, others.cluster.tmp_dir)
+    with hosts_held(remote, site_of(others.cluster), "living", this_run(host.directory)):
+        done = cleanup("--yes", host.archive)
+    assert done.exit_code == 2 and "is in use by" in done.output, done.output
+    assert not host.tmp_dir.exists()
+    assert [one.run for one in own_left_over(host.archive)] == ["r1"]
+
+
 def left_behind(host: Any) -> None:
     (host.tmp_dir / "ceph").mkdir(parents=True, mode=0o700)
     (host.tmp_dir / ".cbt-crypto").touch()
