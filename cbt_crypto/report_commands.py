@@ -408,7 +408,10 @@ def _finish(built: Report, out_dir: Path) -> Report:
     show(built, widened(Console()))
     paths = write(built, out_dir)
     names = [path.name for path in paths if path.parent == out_dir]
-    say(f"\nwritten to {out_dir}: {', '.join(names)}, charts/*.svg")
+    is_part = built.options.only or built.options.baseline
+    replaces = "; it is no longer the whole report there: -o DIR leaves that as it is"
+    whole = replaces if is_part and (out_dir / "results").exists() else ""
+    say(f"\nwritten to {out_dir}: {', '.join(names)}, charts/*.svg{whole}")
     return built
 
 

@@ -34,7 +34,8 @@ def read(path: Path) -> Sections:
     try:
         return parsed(_text(path))
     except FileNotFoundError as error:
-        raise UsageError(f"{path}: no such ceph.conf; fix conf_file or -c") from error
+        name = " ".join(str(path).split())  # somebody may write the options themselves there
+        raise UsageError(f"{name}: no such ceph.conf; conf_file or -c is its path") from error
     except OSError as error:
         raise UsageError(
             f"{path}: cannot be read: {error.strerror}; fix conf_file or -c"

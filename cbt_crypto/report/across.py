@@ -395,7 +395,8 @@ def caveats_of(reports: Mapping[str, Report]) -> Iterator[str]:
     yield from _unlike(dict(_dated(reports)))
     found = ((sentence, name) for name, report in reports.items() for sentence in caveats(report))
     for sentence, names in grouped(found).items():
-        yield sentence if len(names) == len(reports) else f"{', '.join(names)}: {sentence}"
+        whose = "all archives" if len(names) == len(reports) else ", ".join(names)
+        yield f"{whose}: {sentence}" if len(reports) > 1 else sentence
 
 
 def _texts(point: Point, reports: Mapping[str, Report]) -> list[str]:
@@ -407,7 +408,8 @@ def _texts(point: Point, reports: Mapping[str, Report]) -> list[str]:
     of_first = ""
     if point.of_first_percent is not None:
         change = f"{point.of_first_percent - 100:+.1f}"
-        of_first = f"{'0.0' if change[1:] == '0.0' else change} %{'*' if point.changed else ''}"
+        told = {True: "*", False: "", None: ", no verdict"}[point.changed]
+        of_first = f"{'0.0' if change[1:] == '0.0' else change} %{told}"
     place = (point.date or "-", point.archive, point.ceph, point.kernel)
     return [*place, wording.number(point.iops), percent, of_first]
 

@@ -278,8 +278,8 @@ def _runs_of_archive(name: str, path: Path) -> Sequence[Run]:
     configurations = {cell.configuration for cell in archive.plan.cells}
     if len(configurations) != 1:
         raise UsageError(
-            f"{name}={path}: holds {len(configurations)} configurations and another one holds one;"
-            " compare archives of one configuration each, or of several each"
+            f"{name}={path}: holds {len(configurations)} configurations; compare archives of "
+            "one configuration each, or two and more of several each"
         )
     return read_runs(archive.folder, archive.plan.cells)
 

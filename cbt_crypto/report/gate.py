@@ -228,7 +228,8 @@ def _answer_of_row(
         why = cell.withheld.get(key) or cell.reason or nothing
         state = "no answer" if cell.state == "measured" else cell.state
         why = f"{question.metric.label}: {why}" if key in cell.withheld else why
-        return LoadAnswer(load, name, Answer.CANNOT_TELL, f"{state}: {why}")
+        reason = f"{state}: {why}"
+        return LoadAnswer(load, name, Answer.CANNOT_TELL, reason, allowed_percent=question.loss)
     p = comparison.p_beyond(question.limit)
     lost = question.lost(comparison.percent)
     low, high = (None, None) if p is None else _ends(comparison, question)
@@ -248,6 +249,8 @@ def _answer_of_row(
         missing = _missing(comparison, question, beside)
         if low is not None and low > question.loss:
             missing = f"beyond it by itself; beside all {beside} comparisons it {missing}"
+        elif control.state == "too noisy" and lost <= question.loss:
+            missing += ", and a quieter control"
         answer, reason = Answer.CANNOT_TELL, f"{allowed}: {missing}"
     # Beyond what the control may vary by, a loss is one in the report, too.
     is_beyond_noise = control.state == "too noisy" and not control.covers(comparison)
@@ -302,14 +305,15 @@ def _ends(comparison: Comparison, question: Question) -> tuple[float, float]:
 
 def as_json(report: Report, question: Question, findings: Sequence[LoadAnswer]) -> str:
     """All of it as one document."""
+    control = report.control(question.metric.key)
     document = {
         "format": 1,
-        "question": f"is more than {question} of {question.metric.label} lost?",
+        "question": f"is {question.metric.label} worse by more than {question}?",
         "metric": question.metric.key,
         "loss_percent": question.loss,
         "answer": overall(findings).value,
         "caveats": caveats(report, question.metric),
-        "control": asdict(report.control(question.metric.key)),
+        "control": asdict(control) if control.state else None,
         "findings": [{**asdict(finding), "answer": finding.answer.value} for finding in findings],
     }
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -243,10 +243,10 @@ def state_of(controls: Sequence[Comparison]) -> ControlState:
     if not ends or abs(worst) >= _CONTROL_OFF:
         return ControlState("no verdict", max(-worst, 0), max(worst, 0))
     low, high = min(low for low, _ in ends), max(high for _, high in ends)
-    most = max(high - 100, 100 - low, 1)
-    if most <= _CONTROL_NOISY:
-        return ControlState("agrees" if most <= _LITTLE else "open", most, most)
-    most = max(high, 1e4 / max(low, 1e-9))  # which a stranger's may be 0
+    # Both ways, as baseline and control might be swapped: IOPS and latencies are judged alike.
+    most = max(high, 1e4 / max(low, 1e-9), 101)  # `low` of a stranger's may be 0
+    if most - 100 <= _CONTROL_NOISY:
+        return ControlState("agrees" if most - 100 <= _LITTLE else "open", most - 100, most - 100)
     return ControlState("too noisy", 100 - 1e4 / most, most - 100)
 
 

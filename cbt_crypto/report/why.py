@@ -145,10 +145,7 @@ def _one_cpu(host: HostRecord) -> Iterator[Limit]:
 
 
 def _device(host: HostRecord) -> Iterator[Limit]:
-    """io_ticks of the kernel's admin guide (iostats): the time in which any request waited.
-
-    A drive that works on many at once is full later, so that a queue is asked for as well.
-    """
+    """io_ticks (iostats): when any request waited; and a queue, as drives work on many at once."""
     for name, disk in sorted(host.disks.items(), key=lambda item: -item[1].busy):
         if host.has_osds and disk.busy >= FULL_DEVICE and disk.queue >= 1:
             about = f"busy {100 * min(disk.busy, 1):.0f} % of the time, {disk.queue:.1f} requests"

@@ -242,10 +242,7 @@ class CampaignRun:
         self._remote.run(by_host, "note the devices", self.campaign.cluster.deploy_timeout)
 
     def _before_ending(self, change: Transition) -> None:
-        """What brings the last cell's files carries our mark too, and would end with the daemons.
-
-        Hosts that are cleared must be held.
-        """
+        """What brings the last cell's files has our mark, too, and would end with the daemons."""
         self._collector.wait()
         self._check_conf()
         if change is Transition.REBUILD:

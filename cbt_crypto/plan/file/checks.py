@@ -353,7 +353,12 @@ _ALSO = {"bs": "op_size", "blocksize": "op_size", "rw": "mode", "ramp_time": "ra
          "runtime": "time", "rounds": "iterations", "runs": "iterations",
          "size": "replication"}  # fmt: skip
 #: Of a section -> what a name in it has.
-_INSIDE = {"mons": "{{a: {}}}", "mgrs": "{{{}: ~}}", "configurations": "{{{}: {{}}}}"}
+_INSIDE = {
+    "a list": "{{{}: {{x: ~}}}}",
+    "mons": "{{a: {}}}",
+    "mgrs": "{{{}: ~}}",
+    "configurations": "{{{}: {{}}}}",
+}
 _BYTES = {"op_size": 1, "vol_size": 1 << 20}
 
 
@@ -361,8 +366,11 @@ def _hint(kind: str, location: KeyPath, given: Any) -> str:
     if kind in ("dict_type", "model_type"):
         if given is None or given is True:
             return "; write {} for an empty one"
-        inside = _INSIDE.get(str(location[-2])) if len(location) > 1 else None
-        return f"; write {inside.format(given)}" if inside and isinstance(given, str) else ""
+        is_list = isinstance(given, list) and location[-1] == "mgrs"
+        name = given[0] if is_list and given else given
+        section = str(location[-2]) if len(location) > 1 else ""
+        inside = _INSIDE.get("a list" if is_list else section)
+        return f"; write {inside.format(name)}" if inside and isinstance(name, str) else ""
     if kind == "multiple_of":
         # 4000 is meant for 4 KiB, and a million for a MiB.
         return f"; write {1 << round(math.log2(max(given, 512)))}"

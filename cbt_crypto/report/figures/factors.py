@@ -101,11 +101,7 @@ def _estimate(load: LoadRuns, contrast: Contrast) -> Optional[Estimate]:
 
 
 def _side(load: LoadRuns, names: tuple[str, ...], times: int) -> list[Value]:
-    """One value of each round in which all of the configurations were measured.
-
-    Its deployment is all of theirs. Groups side by side differ by their slices of the drives too,
-    which no mean of a few of them makes up for: they have none.
-    """
+    """One value of each round in which all configurations were; groups side by side have none."""
     by_round = grouped((value.round, value) for name in names for value in load.values(_IOPS, name))
     return [
         replace(

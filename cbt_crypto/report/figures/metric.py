@@ -126,7 +126,7 @@ METRICS = (
         "iops_variation_percent", "IOPS, variation from second to second", "%", 0,
         of_runs.variation("iops"),
         "standard deviation of the IOPS of single seconds, in percent of their mean",
-        column=Column("IOPS ± %", Where.PAGE, decimals=1),
+        column=Column("IOPS sd %", Where.PAGE, decimals=1),
     ),
     Metric(
         "bandwidth_bytes_per_s", "bandwidth", "B/s", 1,

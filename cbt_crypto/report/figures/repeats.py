@@ -388,11 +388,7 @@ def _means(values: Iterable[Value]) -> list[Value]:
 def _pairs(
     values: Sequence[Value], base: Sequence[Value], same_time: bool = True
 ) -> list[tuple[Value, Value]]:
-    """The runs of one round, in the order of rounds.
-
-    With `same_time` those alone that were in their round: neither before the other side's round
-    before, nor after its next one. A row that was added later, or measured again, was not.
-    """
+    """The runs of one round, in order; with `same_time` only those measured while it was."""
     sides = [{value.round: value for value in side} for side in (values, base)]
     both = sorted(sides[0].keys() & sides[1].keys())
     return [

@@ -150,7 +150,7 @@ def test_authentication_off_under_the_secure_messenger(host: Any) -> None:
 
 def test_a_ceph_conf_that_is_not_there(host: Any) -> None:
     assert refused(host, host.write(cluster={"conf_file": "/no/ceph.conf"})) == (
-        "/no/ceph.conf: no such ceph.conf; fix conf_file or -c"
+        "/no/ceph.conf: no such ceph.conf; conf_file or -c is its path"
     )
 
 

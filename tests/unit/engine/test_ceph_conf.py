@@ -109,7 +109,7 @@ def test_a_conf_of_another_encoding(tmp_path: Path) -> None:
 
 
 def test_a_conf_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"x: no such ceph.conf; fix conf_file or -c"):
+    with pytest.raises(UsageError, match=r"x: no such ceph.conf; conf_file or -c is its path"):
         ceph_conf.read(tmp_path / "x")
     with pytest.raises(UsageError, match="cannot be read: Is a directory; fix conf_file or -c"):
         ceph_conf.read(tmp_path)

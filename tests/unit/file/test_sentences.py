@@ -116,6 +116,11 @@ def test_everything_that_is_wrong_is_said_at_once(refusal_of: Refusal) -> None:
             "must be a text, not 4294967296; write 4G",
         ),
         ({"clients": {"a": 1}}, "cluster.clients", "must be a list, not a mapping"),
+        (
+            {"mgrs": ["head"]},
+            "cluster.mgrs",
+            "must be a mapping of names to values, not a list; write {head: {x: ~}}",
+        ),
         ({"clients": []}, "cluster.clients", "is empty; give at least one"),
         ({"configurations": {}}, "cluster.configurations", "is empty; give at least one"),
         (

@@ -67,7 +67,7 @@ def test_a_ceph_conf_that_is_not_there_is_named(
     tmp_path: Path, make_lab: Callable[..., Lab]
 ) -> None:
     config = write_campaign(tmp_path / "c.yaml", conf_file=str(tmp_path / "gone.conf"))
-    assert "gone.conf: no such ceph.conf; fix conf_file or -c" in attempt(
+    assert "gone.conf: no such ceph.conf; conf_file or -c is its path" in attempt(
         make_lab(), LabCampaign(config, tmp_path / "archive")
     )
 

@@ -266,6 +266,13 @@ def test_a_control_agrees_only_where_a_small_loss_would_show(
     assert (int(found[1] or found[2]) <= 10) is agrees
 
 
+@pytest.mark.parametrize(("low", "high"), [(77.9, 121.6), (83.0, 127.4)])
+def test_a_control_of_iops_is_judged_as_that_of_latencies(low: float, high: float) -> None:
+    """At one iodepth they are one figure: IOPS were too noisy, and latencies let the gate pass."""
+    for ends in ((low, high), (1e4 / high, 1e4 / low)):
+        assert state_of([Comparison(100.0, *ends, differs=False)]).state == "too noisy"
+
+
 def test_the_last_losses_are_counted_in_words(synthetic, tmp_path):
     """It said `15 more differences are shown: 15 cost`."""
     share = {"A": 1.0, "B": 1.1, "C": 0.8, "D": 0.7, "E": 0.6, "F": 0.5}

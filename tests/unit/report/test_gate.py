@@ -107,6 +107,25 @@ def test_of_latency_more_is_a_loss(percent: float, error: float, answer: Answer)
     assert found.loss_percent == percent - 100
 
 
+def test_a_noisy_control_is_a_part_of_what_an_answer_takes() -> None:
+    """One more round was promised for a PASS that such a control never gives."""
+    noisy = ControlState("too noisy", 22.0, 27.0)
+    rows = [("load", _row("iops", 66.8, 0.05), noisy)]
+    (found,) = gate.answers_of(rows, gate.Question(BY_KEY["iops"], 40))
+    assert found.reason.endswith(", and a quieter control") and "needs" in found.reason
+
+
+def test_a_document_says_what_it_asks_and_where_no_control_answers(repeated: Path) -> None:
+    report = build(repeated)
+    question = gate.Question(BY_KEY["clat_ns_mean"], 150)
+    found = json.loads(gate.as_json(report, question, gate.findings(report, question)))
+    assert found["question"] == "is mean latency worse by more than 150 %?"
+    unknown = gate.Question(BY_KEY["osd_power_w"], 5)
+    found = json.loads(gate.as_json(report, unknown, gate.findings(report, unknown)))
+    assert found["control"] is None
+    assert {one["allowed_percent"] for one in found["findings"]} == {5}
+
+
 def test_a_latency_rises_or_falls() -> None:
     said = [_answer("clat_ns_p99", 5, _row("clat_ns_p99", p, 0.001)).reason for p in (120.0, 90.0)]
     assert said[0].startswith("rises 20.0 %") and said[1].startswith("falls 10.0 %")
