@@ -366,7 +366,7 @@ def _hint(kind: str, location: KeyPath, given: Any) -> str:
     if kind in ("dict_type", "model_type"):
         if given is None or given is True:
             return "; write {} for an empty one"
-        is_list = isinstance(given, list) and location[-1] == "mgrs"
+        is_list = isinstance(given, list) and location[-1:] == ("mgrs",)
         name = given[0] if is_list and given else given
         section = str(location[-2]) if len(location) > 1 else ""
         inside = _INSIDE.get("a list" if is_list else section)

@@ -7,7 +7,7 @@ from typing import Callable
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cbt_crypto.errors import UsageError
@@ -122,6 +122,7 @@ def test_dotted(path: tuple[object, ...], text: str) -> None:
     assert dotted(path) == text
 
 
+@example({"cluster": [None]})
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
