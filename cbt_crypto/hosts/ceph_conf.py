@@ -31,14 +31,14 @@ def normal_name(option: str) -> str:
 
 def read(path: Path) -> Sections:
     """Read a ceph.conf. Raises UsageError naming the file and the line where it cannot be."""
+    name = " ".join(str(path).split())  # somebody may write the options themselves there
     try:
         return parsed(_text(path))
     except FileNotFoundError as error:
-        name = " ".join(str(path).split())  # somebody may write the options themselves there
         raise UsageError(f"{name}: no such ceph.conf; conf_file or -c is its path") from error
     except OSError as error:
         raise UsageError(
-            f"{path}: cannot be read: {error.strerror}; fix conf_file or -c"
+            f"{name}: cannot be read: {error.strerror}; fix conf_file or -c"
         ) from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not a ceph.conf: not a text in UTF-8") from error
@@ -131,6 +131,6 @@ def _ipv4(host: str) -> str:
         return str(socket.getaddrinfo(host, None, socket.AF_INET)[0][4][0])
     except OSError as error:
         raise UsageError(
-            f"cluster.mons: {host}: has no IPv4 address here; write the monitor's address, or run "
-            "what is for a lab's hosts by cbt-crypto lab run"
+            f"cluster.mons: {host}: has no IPv4 address here; write the monitor's address, or, for "
+            "a lab's hosts, use cbt-crypto lab run"
         ) from error

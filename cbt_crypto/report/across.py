@@ -13,7 +13,7 @@ from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.figures.doubts import CONTROL
 from cbt_crypto.report.figures.group import varied
 from cbt_crypto.report.figures.repeats import StandardError, differing
-from cbt_crypto.report.headline import caveats, fault_of, load_of, versions
+from cbt_crypto.report.headline import caveats, fault_of, forbids, load_of, versions
 from cbt_crypto.report.model import Comparison, ControlState, Report, ReportCell
 from cbt_crypto.report.wording import ARCHIVE, Grid, mapping
 from cbt_crypto.results.cell.run import Run
@@ -49,13 +49,14 @@ def ratio(one: Optional[Comparison], other: Optional[Comparison]) -> Optional[Co
     )
 
 
-def _beside(change: Optional[Comparison], controls: Iterable[ControlState]) -> Optional[Comparison]:
-    """Without a verdict where the control of one of both archives allows none."""
-    is_void = change is not None and any(
-        control.covers(change) if control.state == "too noisy" else fault_of(control)
-        for control in controls
-    )
-    return replace(change, p=None) if change is not None and is_void else change
+def _change(
+    one: ReportCell, other: ReportCell, controls: Iterable[ControlState]
+) -> Optional[Comparison]:
+    """The `ratio` of throughput; without a verdict where one archive's control allows none."""
+    change = ratio(one.comparisons.get("iops"), other.comparisons.get("iops"))
+    if change is None or not any(forbids(control, change) for control in controls):
+        return change
+    return replace(change, p=None)
 
 
 def _judged(found: Mapping[Any, Optional[Comparison]]) -> dict[Any, Optional[Comparison]]:
@@ -163,8 +164,7 @@ def _between(
                 iops = [cell.figures.get("iops") or 0.0 for cell in (one, other)]
                 found[key] = Comparison(100 * iops[0] / iops[1]) if all(iops) else None
             else:
-                change = ratio(one.comparisons.get("iops"), other.comparisons.get("iops"))
-                found[key] = _beside(change, _controls(report, (places[0], place)))
+                found[key] = _change(one, other, _controls(report, (places[0], place)))
     return rows, _judged(found)
 
 
@@ -318,9 +318,8 @@ def history(reports: Mapping[str, Report]) -> tuple[list[Grid], list[Point]]:
             is_like = reports[name].baseline == reports[first].baseline
             # What both have in common says nothing of a change.
             if is_like and not _identities([cell]) & _identities([before]):
-                pair = cell.comparisons.get("iops"), before.comparisons.get("iops")
-                controls = [reports[one].control("iops") for one in (name, first)]
-                changes[(row.load, row.name, name)] = _beside(ratio(*pair), controls)
+                controls = [reports[one].control() for one in (name, first)]
+                changes[(row.load, row.name, name)] = _change(cell, before, controls)
     judged = _judged(changes)
     points = [
         _point(row, name, reports[name], judged.get((row.load, row.name, name)))

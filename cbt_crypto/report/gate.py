@@ -24,7 +24,7 @@ from cbt_crypto.report import wording
 from cbt_crypto.report.figures.doubts import is_control
 from cbt_crypto.report.figures.metric import Metric
 from cbt_crypto.report.figures.repeats import UNTIL_KNOWN, differing, p_of
-from cbt_crypto.report.headline import caveats, fault_of
+from cbt_crypto.report.headline import caveats, fault_of, forbids
 from cbt_crypto.report.model import Comparison, ControlState, Report, ReportCell
 from cbt_crypto.results.repetition import ALPHA, FEWEST_ROUNDS, VERDICT
 from cbt_crypto.units import counted
@@ -170,11 +170,8 @@ def _rows(report: Report, metric: Metric) -> Iterator[tuple[str, ReportCell, Con
 
 def _beyond(comparisons: Mapping[int, tuple[Comparison, Question]], family: int) -> dict[int, bool]:
     """Whether more is shown to be lost, of every row at once, as the report has its stars."""
-    p_values = {
-        n: p
-        for n, (c, question) in comparisons.items()
-        if (p := c.p_beyond(question.limit)) is not None
-    }
+    found = {n: c.p_beyond(question.limit) for n, (c, question) in comparisons.items()}
+    p_values = {n: p for n, p in found.items() if p is not None}
     shown = differing(p_values, max(0, family - len(p_values)))
     return {
         n: shown[n] and question.lost(c.percent) > question.loss
@@ -228,8 +225,8 @@ def _answer_of_row(
         why = cell.withheld.get(key) or cell.reason or nothing
         state = "no answer" if cell.state == "measured" else cell.state
         why = f"{question.metric.label}: {why}" if key in cell.withheld else why
-        reason = f"{state}: {why}"
-        return LoadAnswer(load, name, Answer.CANNOT_TELL, reason, allowed_percent=question.loss)
+        said = (load, name, Answer.CANNOT_TELL, f"{state}: {why}")
+        return LoadAnswer(*said, allowed_percent=question.loss)
     p = comparison.p_beyond(question.limit)
     lost = question.lost(comparison.percent)
     low, high = (None, None) if p is None else _ends(comparison, question)
@@ -253,9 +250,8 @@ def _answer_of_row(
             missing += ", and a quieter control"
         answer, reason = Answer.CANNOT_TELL, f"{allowed}: {missing}"
     # Beyond what the control may vary by, a loss is one in the report, too.
-    is_beyond_noise = control.state == "too noisy" and not control.covers(comparison)
-    fault = "" if is_beyond_noise and answer is not Answer.NO else fault_of(control, key)
-    if fault:
+    is_void = answer is Answer.NO or forbids(control, comparison, key)
+    if is_void and (fault := fault_of(control, key)):
         answer, reason = Answer.CANNOT_TELL, f"{allowed}; but the control: {fault}"
     ends = (low, high)
     return LoadAnswer(load, name, answer, reason, lost, *ends, comparison.basis, p, question.loss)

@@ -264,6 +264,12 @@ def fault_of(control: ControlState, key: str = "iops") -> str:
     }.get(control.state, "")
 
 
+def forbids(control: ControlState, compared: Comparison, key: str = "iops") -> bool:
+    """Whether a control allows no verdict on a difference; too noisy, it allows great ones."""
+    is_noisy = control.state == "too noisy"
+    return control.covers(compared) if is_noisy else bool(fault_of(control, key))
+
+
 def _control(report: Report, of: str = "", key: str = "iops") -> Iterator[str]:
     control = report.control(key)
     fault, most = fault_of(control, key), control.loss_percent

@@ -333,7 +333,7 @@ def _jobs(folder: Folder, logs: str, host: str) -> list[Path]:
 def _begun(
     folder: Folder, process: Mapping[str, Any], logs: Iterable[Path], interval_ms: int
 ) -> int:
-    """When a process's first interval ended: by its logs, or before them where it stalled."""
+    """When the first interval ended, by logs or output: fio writes no line of one without IO."""
     from cbt_crypto.results.readers.fio import parse_fio_json  # noqa: PLC0415 - --plan reads none
 
     first = min((at for path in logs for at, _, _ in _lines(path)), default=0)

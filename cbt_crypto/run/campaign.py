@@ -242,7 +242,7 @@ class CampaignRun:
         self._remote.run(by_host, "note the devices", self.campaign.cluster.deploy_timeout)
 
     def _before_ending(self, change: Transition) -> None:
-        """What brings the last cell's files has our mark, too, and would end with the daemons."""
+        """Hosts must be held; what brings the last files has our mark and would end, too."""
         self._collector.wait()
         self._check_conf()
         if change is Transition.REBUILD:

@@ -73,7 +73,7 @@ def holds(pid: int, lock: os.stat_result) -> bool:
 
 
 def _is_named(path: Path, pid: int) -> bool:
-    """Return whether a lock says that a campaign of that process holds it; uv has such locks."""
+    """Return whether a lock is a campaign's of that process; in a container its number differs."""
     try:
         with open_regular(path) as file:
             said = file.read(4096)

@@ -242,7 +242,7 @@ class Ceph:
         }
 
     def _start_osds(self, when_up: Sequence[Step] = ()) -> None:
-        """Start all OSDs and wait until they are up, with an option that only starting needs."""
+        """Start all and wait until they are up; `_POLL` is set meanwhile, behind ceph.conf's."""
         self.run(self._start_scripts(), "start the OSDs")
         self.ask([self.all_osds(), *when_up, mon("config rm", who="osd", name=_POLL)])
 

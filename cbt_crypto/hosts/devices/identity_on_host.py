@@ -565,7 +565,7 @@ def raw_data(path: str) -> Optional[int]:
 
 
 def _samples(path: str, begin: int) -> Iterator[Tuple[int, bytes]]:
-    """4 MiB from `begin` on, the end, and samples between them; of a small device, all."""
+    """4 MiB from `begin` on, the end, and samples between: data between those are not seen."""
     with open(node_of(path), "rb", buffering=0) as device:
         size = device.seek(0, os.SEEK_END)
         step = max(_SAMPLE, size // _SAMPLES // 4096 * 4096)

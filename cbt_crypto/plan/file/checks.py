@@ -353,24 +353,22 @@ _ALSO = {"bs": "op_size", "blocksize": "op_size", "rw": "mode", "ramp_time": "ra
          "runtime": "time", "rounds": "iterations", "runs": "iterations",
          "size": "replication"}  # fmt: skip
 #: Of a section -> what a name in it has.
-_INSIDE = {
-    "a list": "{{{}: {{x: ~}}}}",
-    "mons": "{{a: {}}}",
-    "mgrs": "{{{}: ~}}",
-    "configurations": "{{{}: {{}}}}",
-}
+_INSIDE = {"mons": "{{a: {}}}", "mgrs": "{{{}: ~}}", "configurations": "{{{}: {{}}}}"}
 _BYTES = {"op_size": 1, "vol_size": 1 << 20}
+
+
+def _mapping_meant(location: KeyPath, given: Any) -> str:
+    if given is None or given is True:
+        return "; write {} for an empty one"
+    if location[-1:] == ("mgrs",) and isinstance(given, list) and isinstance((*given, 0)[0], str):
+        return f"; write {{{given[0]}: {{x: ~}}}}"
+    inside = _INSIDE.get(str(location[-2])) if len(location) > 1 else None
+    return f"; write {inside.format(given)}" if inside and isinstance(given, str) else ""
 
 
 def _hint(kind: str, location: KeyPath, given: Any) -> str:
     if kind in ("dict_type", "model_type"):
-        if given is None or given is True:
-            return "; write {} for an empty one"
-        is_list = isinstance(given, list) and location[-1:] == ("mgrs",)
-        name = given[0] if is_list and given else given
-        section = str(location[-2]) if len(location) > 1 else ""
-        inside = _INSIDE.get("a list" if is_list else section)
-        return f"; write {inside.format(name)}" if inside and isinstance(name, str) else ""
+        return _mapping_meant(location, given)
     if kind == "multiple_of":
         # 4000 is meant for 4 KiB, and a million for a MiB.
         return f"; write {1 << round(math.log2(max(given, 512)))}"

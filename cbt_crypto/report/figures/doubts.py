@@ -93,7 +93,7 @@ def _encrypted_below(network: Optional[OverlayProof]) -> Iterator[str]:
 
 
 def _imbalance(osds: Optional[OverlayProof]) -> Iterator[str]:
-    """The OSD that served most, if that is far more than the mean; else that of most groups."""
+    """The OSD that served most, far beyond the mean; else that of most groups, as loads differ."""
     evidence = mapping(osds.evidence) if osds else {}
     ops, primaries, groups = (_numbers(evidence, key) for key in ("ops", "primary_pgs", "pgs"))
     of_ops = _most(ops) if sum(ops.values()) >= _ENOUGH_OPS else None
@@ -491,7 +491,7 @@ def control_of(plan: PlanDocument, baseline: Baseline) -> Optional[str]:
 
 
 def _repeats(configurations: Mapping[str, Any], baseline: Baseline) -> bool:
-    """Whether the row `control` is the campaign's, and no configuration of the file's."""
+    """Whether `control` is the campaign's: with `control: false` a file may call a row so."""
     if baseline.dimension in CLUSTER_DIMENSIONS:
         return True  # none of a file may have this name
     its_own = configurations.get(str(baseline.value))

@@ -310,7 +310,7 @@ def _compare(
     metric: Metric, load: LoadRuns, value: Scalar, other: Scalar,
     repeated: Optional[repeats.Estimate],
 ) -> Optional[Comparison]:  # fmt: skip
-    """One figure of a row in percent of another row's; None where that would mean nothing."""
+    """In percent of another row; no interval if nothing is known, None if it would mean nothing."""
     if not metric.better:
         return None
     measured, base = load.together(value, other)

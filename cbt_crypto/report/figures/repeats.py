@@ -331,7 +331,7 @@ def _apart(
 
 
 def _unrelated(values: Sequence[Value], base: Sequence[Value], why: str) -> Optional[Estimate]:
-    """Deployments of different days: an interval for what they are, and no verdict."""
+    """Deployments of different days: an interval, and no verdict, as anything may have changed."""
     sides = [[value.log for value in _means(side)] for side in (values, base)]
     if min(map(len, sides)) < 2:
         return None
@@ -388,7 +388,7 @@ def _means(values: Iterable[Value]) -> list[Value]:
 def _pairs(
     values: Sequence[Value], base: Sequence[Value], same_time: bool = True
 ) -> list[tuple[Value, Value]]:
-    """The runs of one round, in order; with `same_time` only those measured while it was."""
+    """The runs of one round, in order; with `same_time` none that was added or repeated later."""
     sides = [{value.round: value for value in side} for side in (values, base)]
     both = sorted(sides[0].keys() & sides[1].keys())
     return [

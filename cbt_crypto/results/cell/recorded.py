@@ -183,7 +183,7 @@ def _threads(threads: ThreadSeries, inside: slice, spans: Floats) -> ThreadUse:
 
 
 def _with_others(hosts: Sequence[HostRecord]) -> Iterator[HostRecord]:
-    """`other` is all that `hosts`, on one kernel, used of cores and that no class has."""
+    """`other`: what `hosts`, on one kernel, used and no class has; many processes end unseen."""
     known = [use for one in hosts for kind, use in one.threads.items() if kind != "other"]
     taken = sum(use.user for use in known), sum(use.sys for use in known)
     for host in hosts:

@@ -375,7 +375,7 @@ def _sides(
 
 
 def _normal_syncs(block: str, sides: tuple[Side, ...], ios: int, counted: int) -> Optional[Side]:
-    """fsync and fdatasync as a direction of their own, counted as in fio's JSON."""
+    """fsync and fdatasync as a direction; fio prints those IOs beyond all others to 0.1 %."""
     latency, depths = _SYNC.search(block), _DEPTHS.search(block)
     runtime_s = max((side.runtime_s for side in sides), default=0.0)
     if latency is None or depths is None or not runtime_s:
