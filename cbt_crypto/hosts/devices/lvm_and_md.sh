@@ -13,9 +13,13 @@ free() { vgs --noheadings -o vg_free_count "$1"; }
 
 remove_noted() {
     [ -e "$NOTED_GROUPS" ] || exit 0
+    left=0
     while read -r group device; do
-        remove_group "$group" "$device" < /dev/null
+        # In the background: as a part of `||` it would go on behind a proof that failed.
+        remove_group "$group" "$device" < /dev/null &
+        wait $! || left=1
     done < "$NOTED_GROUPS"
+    [ $left = 0 ] || exit 1
     rm -f "$NOTED_GROUPS"
 }
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from cbt_crypto.hosts import shell
-from cbt_crypto.hosts.devices import destroy
+from cbt_crypto.hosts.devices import destroy, lvm_and_md
 from cbt_crypto.lab import namespace
 from cbt_crypto.run import hold_on_host, locks
 
@@ -163,6 +163,22 @@ def test_a_volume_group_that_is_called_like_ours(bench: Bench) -> None:
         assert digest(theirs) == before and mine.read_bytes().startswith(b"cbt-crypto: ")
     finally:
         run("vgremove", "-q", "-f", "-y", name)
+
+
+def test_a_group_that_stays_keeps_no_other_one(tmp_path: Path) -> None:
+    """The first group with a volume in use ended it: those after it stayed, and were not named."""
+    notes, gone = tmp_path / "groups", tmp_path / "gone"
+    notes.write_text("cbt-crypto-a /dev/a\ncbt-crypto-b /dev/b\n")
+    functions = Path(str(lvm_and_md.__file__)).with_suffix(".sh").read_text()
+    # As in destroy.sh, what is not proved ends it before anything is removed.
+    remove = f"remove_group() {{ [ $1 != $stays ]; echo $1 >> {gone}; }}"
+    script = f"set -e\nNOTED_GROUPS={notes}\n{functions}\n{remove}\nremove_noted"
+    for stays, status, removed in (("cbt-crypto-a", 1, ["cbt-crypto-b"]), ("none", 0, ["a", "b"])):
+        done = subprocess.run(["sh", "-c", f"stays={stays}\n{script}"], check=False)
+        assert (done.returncode, notes.exists()) == (status, status == 1)
+        assert gone.read_text().split() == [name if "-" in name else f"cbt-crypto-{name}"
+                                            for name in removed]  # fmt: skip
+        gone.write_text("")
 
 
 # -- namespaces ----------------------------------------------------------------------------------
