@@ -15,7 +15,7 @@ from rich.console import Console
 
 from cbt_crypto import command_line
 from cbt_crypto.archive.files import printable
-from cbt_crypto.command_line import archive_argument, examples, say
+from cbt_crypto.command_line import archive_argument, command, say
 from cbt_crypto.engine.choice import choose
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import command_log, directories
@@ -36,11 +36,7 @@ from cbt_crypto.run.resume import check_own
 from cbt_crypto.units import counted
 
 
-@click.command(
-    epilog=examples(
-        "cbt-crypto check campaign.yaml", "cbt-crypto check --fix-commands campaign.yaml > fix.sh"
-    )
-)
+@command("cbt-crypto check campaign.yaml", "cbt-crypto check --fix-commands campaign.yaml > fix.sh")
 @click.argument("config_file", type=click.Path(path_type=Path), metavar="CONFIG.yaml")
 @command_line.checkout_option
 @click.option("--hosts/--no-hosts", default=True, help="Check the hosts too (the default).")
@@ -102,11 +98,9 @@ def _print_table(
             command_line.say_error(hint)
 
 
-@click.command(
-    epilog=examples(
-        "cbt-crypto cleanup --plan results/campaign-2026-11-24",
-        "cbt-crypto cleanup results/campaign-2026-11-24",
-    )
+@command(
+    "cbt-crypto cleanup --plan results/campaign-2026-11-24",
+    "cbt-crypto cleanup results/campaign-2026-11-24",
 )
 @archive_argument
 @click.option("--plan", "plan_only", is_flag=True, help="List what would be removed. No changes.")
@@ -168,11 +162,9 @@ def _agree(yes: bool, question: str, left: Sequence[Deployment]) -> None:
         raise UsageError("nothing was touched")
 
 
-@click.command(
-    epilog=examples(
-        "cbt-crypto watch results/campaign-2026-11-24",
-        "cbt-crypto watch --json results/campaign-2026-11-24 | jq -r .phase",
-    )
+@command(
+    "cbt-crypto watch results/campaign-2026-11-24",
+    "cbt-crypto watch --json results/campaign-2026-11-24 | jq -r .phase",
 )
 @archive_argument
 @click.option("--json", "as_json", is_flag=True, help="Print a line of JSON for each step.")
@@ -189,7 +181,7 @@ def watch(archive: Path, as_json: bool) -> None:
             watch_archive(archive, Console())
 
 
-@click.command(epilog=examples("cbt-crypto stop results/campaign-2026-11-24"))
+@command("cbt-crypto stop results/campaign-2026-11-24")
 @archive_argument
 def stop(archive: Path) -> None:
     """Stop a running campaign and wait until its cluster is gone.

@@ -9,7 +9,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from cbt_crypto import __version__
-from cbt_crypto.command_line import HELP_OPTIONS, Lazy, LazyGroup, archive_argument, examples, say
+from cbt_crypto.command_line import HELP_OPTIONS, Lazy, LazyGroup, archive_argument, command, say
 from cbt_crypto.main import cbt
 
 _CAMPAIGN, _RESULTS = "cbt_crypto.campaign_commands", "cbt_crypto.report_commands"
@@ -63,24 +63,20 @@ SECTIONS = {
 }  # fmt: skip
 
 
-@click.group(
+@command(
+    "cbt-crypto init --hosts 'osd[0-4],client[0-4]' -o campaign.yaml",
+    "cbt-crypto check campaign.yaml",
+    "cbt-crypto run campaign.yaml",
     cls=LazyGroup,
     sections=SECTIONS,
     context_settings=HELP_OPTIONS,
-    epilog=examples(
-        "cbt-crypto init --hosts 'osd[0-4],client[0-4]' -o campaign.yaml",
-        "cbt-crypto check campaign.yaml",
-        "cbt-crypto run campaign.yaml",
-    ),
 )
 @click.version_option(__version__)
 def cbt_crypto() -> None:
     """Set up, check, run and report Ceph benchmark campaigns."""
 
 
-@click.command(
-    "lay-out", epilog=examples("cbt-crypto lay-out results/campaign-2026-11-24 upstream-results")
-)
+@command("cbt-crypto lay-out results/campaign-2026-11-24 upstream-results", name="lay-out")
 @archive_argument
 @click.argument("out", type=click.Path(path_type=Path), metavar="OUT")
 def lay_out_archive(archive: Path, out: Path) -> None:
@@ -94,7 +90,7 @@ def lay_out_archive(archive: Path, out: Path) -> None:
     say(f"written: {out}, {lay_out(archive, out)} results")
 
 
-@click.command(epilog=examples("cbt-crypto schema > campaign.schema.json"))
+@command("cbt-crypto schema > campaign.schema.json")
 @click.option("--report", "of_report", is_flag=True, help="The schema of report.json instead.")
 def schema(of_report: bool) -> None:
     """Print the JSON Schema of the campaign file.
@@ -108,11 +104,7 @@ def schema(of_report: bool) -> None:
     click.echo(json.dumps(schema_of(), indent=2))
 
 
-@click.command(
-    epilog=examples(
-        "cbt-crypto completion bash > ~/.local/share/bash-completion/completions/cbt-crypto"
-    )
-)
+@command("cbt-crypto completion bash > ~/.local/share/bash-completion/completions/cbt-crypto")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print a script that completes commands in your shell.

@@ -130,6 +130,11 @@ def examples(*lines: str) -> str:
     return "\n".join(["\b", f"{word}:", *(f"  {line}" for line in lines)])
 
 
+def command(*lines: str, **more: Any) -> Callable[[Callable[..., Any]], click.Command]:
+    """A command whose help ends with these `examples`."""
+    return click.command(epilog=examples(*lines), **more)
+
+
 #: What stands for characters that a terminal or pipe cannot show; as wide as they are.
 _ASCII = {"±": "~", "µ": "u", "…": ".", "█": "#", "━": "-", "↕": "|", "·": "."}
 #: What Python does with such characters: elsewhere, and in the C locale.

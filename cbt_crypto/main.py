@@ -8,7 +8,7 @@ from typing import Any, Optional
 import click
 
 from cbt_crypto import __version__, command_line
-from cbt_crypto.command_line import RunOptions, SentenceCommand, examples, run_options
+from cbt_crypto.command_line import RunOptions, SentenceCommand, command, run_options
 
 _STATUSES = """\
 Exit status: 0 if every cell was measured and proved; 1 if something failed midway (what was
@@ -27,12 +27,12 @@ _notify = click.option(
 )  # fmt: skip
 
 
-@click.command(
+@command(
+    "cbt.py --plan campaign.yaml", "cbt.py -a results/first campaign.yaml",
     cls=SentenceCommand,
     context_settings=command_line.HELP_OPTIONS,
     help=f"Deploy, prove, measure and compare configurations.\n\n{_STATUSES}",
-    epilog=examples("cbt.py --plan campaign.yaml", "cbt.py -a results/first campaign.yaml"),
-)
+)  # fmt: skip
 @run_options
 @click.option("--plan", "plan_only", is_flag=True, help="Print what would run; touch nothing.")
 @_like
@@ -51,14 +51,13 @@ def cbt(*, plan_only: bool, archive: Optional[Path], **options: Any) -> None:
     launch(RunOptions(archive=command_line.needed(archive), **options))
 
 
-@click.command(
-    "run",
-    cls=SentenceCommand,
+@command(
+    "cbt-crypto run campaign.yaml", "cbt-crypto run --detach campaign.yaml",
+    name="run", cls=SentenceCommand,
     help="Deploy, prove, measure and compare configurations.\n\n"
     "Without -a, continues the newest unfinished results/NAME-* of this file, or begins "
     f"results/NAME-DATE. NAME is the file's name.\n\n{_STATUSES}",
-    epilog=examples("cbt-crypto run campaign.yaml", "cbt-crypto run --detach campaign.yaml"),
-)
+)  # fmt: skip
 @run_options
 @_like
 @_detach
@@ -70,15 +69,12 @@ def run(**options: Any) -> None:
     launch(RunOptions(**options))
 
 
-@click.command(
-    "plan",
-    help="Show what would run, and for how long. Changes nothing.\n\n"
+@command(
+    "cbt-crypto plan campaign.yaml", "cbt-crypto plan --like results/pilot campaign.yaml",
+    name="plan", help="Show what would run, and for how long. Changes nothing.\n\n"
     "Leaves out cells that the archive has already. Without -a, that is the archive which `run` "
     "would continue.",
-    epilog=examples(
-        "cbt-crypto plan campaign.yaml", "cbt-crypto plan --like results/pilot campaign.yaml"
-    ),
-)
+)  # fmt: skip
 @command_line.plan_options
 @_like
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")

@@ -31,7 +31,7 @@ from rich.text import Text
 from cbt_crypto import command_line
 from cbt_crypto.archive.files import one_line, read_json, write_whole
 from cbt_crypto.archive.pack import Pack, is_pack, opened, pack, pack_summary
-from cbt_crypto.command_line import archive_argument, archives_argument, examples, say, say_error
+from cbt_crypto.command_line import archive_argument, archives_argument, command, say, say_error
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.hosts import directories
 from cbt_crypto.hosts.remote import NONSENSE
@@ -61,11 +61,9 @@ _with_options = command_line.all_of((
 ))  # fmt: skip
 
 
-@click.command(
-    epilog=examples(
-        "cbt-crypto report results/campaign-2026-11-24",
-        "cbt-crypto report --only randread --loss results/campaign-2026-11-24",
-    )
+@command(
+    "cbt-crypto report results/campaign-2026-11-24",
+    "cbt-crypto report --only randread --loss results/campaign-2026-11-24",
 )
 @archive_argument
 @click.option(
@@ -259,9 +257,7 @@ def _reopened(pack: Pack, only: Sequence[str], baseline: Optional[str], **option
     return anonymized(report) if options["anonymize"] else report
 
 
-@click.command(
-    epilog=examples("cbt-crypto compare reef=results/reef tentacle=results/tentacle -o comparison")
-)
+@command("cbt-crypto compare reef=results/reef tentacle=results/tentacle -o comparison")
 @click.argument("archives", nargs=-1, required=True, metavar="[NAME=]DIR ...")
 @click.option(
     "--baseline", "baselines", multiple=True, metavar="[ARCHIVE=]NAME",
@@ -293,11 +289,9 @@ def compare(
         _finish(compare_archives(paths, ReportOptions(**options), baselines), out_dir)
 
 
-@click.command(
-    epilog=examples(
-        "cbt-crypto history results/nightly-*",
-        "cbt-crypto history --only randwrite --json results/nightly-* > history.json",
-    )
+@command(
+    "cbt-crypto history results/nightly-*",
+    "cbt-crypto history --only randwrite --json results/nightly-* > history.json",
 )
 @archives_argument
 @click.option("--only", multiple=True, metavar="PATTERN", help="Only these cells, as for report.")
@@ -352,12 +346,10 @@ def _is_other(path: Path) -> bool:
         return False
 
 
-@click.command(
-    "pack",
-    epilog=examples(
-        "cbt-crypto pack results/campaign-2026-11-24",
-        "cbt-crypto pack --summary --anonymize results/campaign-2026-11-24 -o summary.zip",
-    ),
+@command(
+    "cbt-crypto pack results/campaign-2026-11-24",
+    "cbt-crypto pack --summary --anonymize results/campaign-2026-11-24 -o summary.zip",
+    name="pack",
 )
 @archive_argument
 @click.option("--summary", is_flag=True, help="The report alone, without the files of its runs.")
@@ -438,12 +430,10 @@ def _limits(ctx: click.Context, option: click.Parameter, values: Any) -> dict[st
     return found
 
 
-@click.command(
-    epilog=examples(
-        "cbt-crypto gate --loss 5% results/campaign-2026-11-24",
-        "cbt-crypto gate --loss 5% --loss LUKS=20% results/campaign-2026-11-24",
-        "cbt-crypto gate --loss 10% --metric clat_ns_p99 --junit gate.xml results/nightly",
-    )
+@command(
+    "cbt-crypto gate --loss 5% results/campaign-2026-11-24",
+    "cbt-crypto gate --loss 5% --loss LUKS=20% results/campaign-2026-11-24",
+    "cbt-crypto gate --loss 10% --metric clat_ns_p99 --junit gate.xml results/nightly",
 )
 @archive_argument
 @click.option(
@@ -492,7 +482,7 @@ def gate(
     if metric is None or not metric.is_judged:
         known = [name for name, metric in BY_KEY.items() if metric.is_judged]
         near = difflib.get_close_matches(key, known if key not in BY_KEY else ())
-        kind = key.rpartition("_")[0] if key in BY_KEY else key
+        kind = key.rpartition("_")[0] if key in BY_KEY else key.replace("latency", "clat")
         meant = ", ".join([name for name in known if kind in name] or near or known)
         raise UsageError(f"--metric {key}: the gate cannot judge by this; name one of {meant}")
     own = dict(limits)
