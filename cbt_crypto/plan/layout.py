@@ -1,8 +1,9 @@
-"""From the `cluster` section to a Site, and whether its memory holds what clients read."""
+"""From the `cluster` section to a Site, and what in it makes figures mean less than they seem."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Optional
@@ -165,8 +166,9 @@ def copies(cluster: ClusterSection, pool: Optional[PoolProfile]) -> float:
     return 1 if pool is None else pieces_of(cluster, pool) / code_of(cluster, pool).get("k", 1)
 
 
-def memory_warnings(campaign: Campaign, cells: Iterable[Cell]) -> Iterator[str]:
-    """A sentence for each scenario whose reads the memory of OSDs we deploy can serve."""
+def cautions(campaign: Campaign, cells: Iterable[Cell]) -> Iterator[str]:
+    """A sentence for each odd pool, and each scenario whose reads memory can serve."""
+    yield from () if campaign.cluster.use_existing else _of_pools(at(campaign.cluster))
     asked: dict[tuple[str, int, Variant], Cell] = {}
     for cell in cells:
         mode = str(cell.parameters.get("mode", ""))
@@ -176,6 +178,17 @@ def memory_warnings(campaign: Campaign, cells: Iterable[Cell]) -> Iterator[str]:
             asked.setdefault(key, cell)
     warnings = (_warning(campaign, cell) for cell in asked.values())
     yield from dict.fromkeys(filter(None, warnings))
+
+
+def _of_pools(cluster: ClusterSection) -> Iterator[str]:
+    hosts = len(set(cluster.osds))
+    for name, pool in cluster.pool_profiles.items():
+        key, pieces = f"cluster.pool_profiles.{name}", pieces_of(cluster, pool)
+        if (even := 1 << round(math.log2(pool.pg_size))) != pool.pg_size:
+            said = f"{pool.pg_size} is no power of two, so some groups are twice as large as others"
+            yield f"{key}.pg_size: {said}; {even} is"
+        if 1 < hosts < pieces:
+            yield f"{key}: of {pieces} pieces of an object on {hosts} hosts some share a host"
 
 
 def _warning(campaign: Campaign, cell: Cell) -> Optional[str]:

@@ -18,7 +18,7 @@ from cbt_crypto.plan import order
 from cbt_crypto.plan.allocation import Allocation, Planned, advice
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file.checks import origin_of
-from cbt_crypto.plan.layout import memory_warnings, site_of
+from cbt_crypto.plan.layout import cautions, site_of
 from cbt_crypto.plan.predict import Durations, Earlier, Forecast, in_words, load_words, predict
 from cbt_crypto.plan.steps import Deploy, Measure, Plan, Prefill, Step
 from cbt_crypto.plan.steps import plan as planned
@@ -51,7 +51,7 @@ def show_plan(plan: Plan, console: Console, like: Optional[Path] = None) -> None
 
 
 def _sentences(plan: Plan, earlier: Optional[Earlier]) -> Iterator[str]:
-    for sentence in memory_warnings(plan.campaign, plan.to_measure):
+    for sentence in cautions(plan.campaign, plan.to_measure):
         yield f"warning: {sentence}"
     yield _summary(plan)
     if plan.to_measure and not any(_is_of_baseline(plan, cell) for cell in plan.to_measure):

@@ -329,7 +329,10 @@ def _sentence(model: type[BaseModel], location: KeyPath, detail: Mapping[str, An
         if below := [n for n in names if key in _names_at(schema, (*location[:-1], n))]:
             return f"unknown key; write it in {below[0]}: {{{key}: ...}}"
         also = _ALSO.get(key, key)
-        return f"unknown key; {nearest(also if also in names else key, names)}"
+        meant = nearest(also if also in names else key, names)
+        if "conf_file" in names and meant.startswith("valid are"):
+            meant = "docs/file.md lists all; options of Ceph go to conf_file, or to ceph_options"
+        return f"unknown key; {meant}"
     if kind == "missing":
         return "is missing; docs/file.md describes it"
     if kind == "too_short":
@@ -372,6 +375,8 @@ def _hint(kind: str, location: KeyPath, given: Any) -> str:
     if kind == "multiple_of":
         # 4000 is meant for 4 KiB, and a million for a MiB.
         return f"; write {1 << round(math.log2(max(given, 512)))}"
+    if kind == "string_type" and location[-1] == "precision":
+        return f"; write {given:g}%" if isinstance(given, (int, float)) else ""
     if kind == "string_type" and isinstance(given, list) and len(given) == 1:
         return f"; write {given[0]}"
     if isinstance(given, int) and location[-1] in ("osd_memory_target", "osd_file_size"):

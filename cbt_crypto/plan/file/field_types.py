@@ -33,9 +33,19 @@ def _not_the_system_s(path: str) -> str:
     return path
 
 
+def _no_false_address(host: str) -> str:
+    address, _, port = host.partition(":")
+    numbers = [int(part) for part in address.split(".") if part.isdigit()]
+    is_address = len(numbers) == address.count(".") + 1 == 4
+    if int(port or 0) > 65535 or (is_address and max(numbers) > 255):
+        raise ValueError("is no IPv4 address or port")
+    return host
+
+
 #: A host as ssh and pdsh take it. No character that a shell or pdsh's host lists would expand.
 HOST_NAME = r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$"
-HostName = Annotated[str, _like(HOST_NAME, "one host's name or address")]
+_ADDRESS = AfterValidator(_no_false_address)
+HostName = Annotated[str, _like(HOST_NAME, "one host's name or address"), _ADDRESS]
 UserName = Annotated[str, _like(r"^[a-z_][a-z0-9_.-]{0,31}$", "the name of a user")]
 #: The part of a daemon's name behind the dot: `a` of mon.a.
 DaemonId = Annotated[
@@ -51,7 +61,9 @@ ClientId = Annotated[
 ]
 #: An IPv4 address or name, with a port where it is not the default.
 MonAddress = Annotated[
-    str, _like(r"^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?$", "an IPv4 address or name, or one:port")
+    str,
+    _like(r"^[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?$", "an IPv4 address or name, or one:port"),
+    _ADDRESS,
 ]
 AbsolutePath = Annotated[str, _like(r"^/[^\x00-\x1f]*$", "an absolute path")]
 #: A directory of ours. It is written into ceph.conf and given to pdcp, neither of which can quote.

@@ -253,9 +253,8 @@ def init(
         try:
             hosts = hardware.read_hardware(remote, names, _TMP_DIR)
         except UsageError as error:
-            raise UsageError(
-                f"{error}\n{output}: not written, as all hosts have to answer"
-            ) from None
+            unwritten = f"{output}: not written, as all hosts have to answer; docs/own-hosts.md"
+            raise UsageError(f"{error}\n{unwritten} says what hosts need") from None
     show(hosts, console)
     proposal = proposed.propose(hosts)
     show_proposal(proposal, console)

@@ -25,7 +25,7 @@ from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.checks import origin_of
 from cbt_crypto.plan.file.cluster import at
-from cbt_crypto.plan.layout import cell_site, copies, drives_of, memory_warnings, site_of
+from cbt_crypto.plan.layout import cautions, cell_site, copies, drives_of, site_of
 from cbt_crypto.run.cell.conditions import hosts_of
 from cbt_crypto.run.preflight.survey import HostFinding, facts, survey, version_facts
 from cbt_crypto.run.targets import target_of
@@ -142,12 +142,9 @@ def survey_campaign(campaign: Campaign, engine: Engine, cells: Sequence[Cell]) -
     wanted = [*needs_of(campaign, cells), *engine.requirements(campaign)]
     remote = engine.remote(campaign.cluster)
     answers = survey(remote, reachable, wanted) if reachable else []
-    from_memory = [
-        HostFinding(site.head, "memory", "", warning=sentence)
-        for sentence in memory_warnings(campaign, cells)
-    ]
+    of_file = [HostFinding(campaign.title, "", "", warning=w) for w in cautions(campaign, cells)]
     unnamed = [HostFinding(host, "ssh", "no", why) for host, why in unknown.items()]
-    return [*unnamed, *answers, *from_memory]
+    return [*unnamed, *answers, *of_file]
 
 
 def checks(campaign: Campaign, cells: Sequence[Cell], stacks: Sequence[Stack]) -> list[Requirement]:

@@ -166,7 +166,7 @@ _TIMEOUT_S = 120
 
 @dataclass(frozen=True)
 class HostFinding:
-    """One thing found of one host, in one line. `error` and `warning` say what to do."""
+    """One thing found of a host, or of the file: no `column`. `error`, `warning`: what to do."""
 
     host: str
     column: str

@@ -35,7 +35,7 @@ def show(findings: Sequence[HostFinding], console: Console) -> None:
 
 def _across(findings: Sequence[HostFinding]) -> Table:
     """A row a host, a column for each thing that is looked at."""
-    columns = list(dict.fromkeys(finding.column for finding in findings))
+    columns = list(filter(None, dict.fromkeys(finding.column for finding in findings)))
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("host", *columns):
         table.add_column(Text(column), no_wrap=True)
@@ -59,8 +59,9 @@ def _down(findings: Sequence[HostFinding]) -> Table:
     return table
 
 
-def _by_host(findings: Sequence[HostFinding]) -> dict[str, list[HostFinding]]:
-    return grouped((finding.host, finding) for finding in findings)
+def _by_host(findings: Iterable[HostFinding]) -> dict[str, list[HostFinding]]:
+    """By host, without what is of no column: that is of the file, and of no host."""
+    return grouped((finding.host, finding) for finding in findings if finding.column)
 
 
 def _field(findings: Sequence[HostFinding], column: str) -> Text:
@@ -91,7 +92,7 @@ _INSTALL = {
 
 def managers(remote: Remote, findings: Iterable[HostFinding]) -> dict[str, str]:
     """Host -> apt-get or dnf, of those with something to fix that have one."""
-    hosts = dict.fromkeys(finding.host for finding in findings if finding.error or finding.warning)
+    hosts = _by_host(finding for finding in findings if finding.error or finding.warning)
     answers = remote.attempt(dict.fromkeys(hosts, _MANAGER), _TIMEOUT_S)
     programs = {host: answer.stdout.strip().rpartition("/")[2] for host, answer in answers.items()}
     return {host: name for host, name in programs.items() if name in _INSTALL}

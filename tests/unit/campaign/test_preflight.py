@@ -265,6 +265,8 @@ def test_the_table_has_a_field_for_each_host_and_column() -> None:
             HostFinding("a", "ceph", "ok"),
             HostFinding("b[bold]", "ssh", "no", error="cannot be reached"),
             HostFinding("a", "governor", "powersave", warning="set it"),
+            # What is wrong with the file stood in the row of the head, beside "ok".
+            HostFinding("campaign", "", "", warning="fits into memory"),
         ],
         Console(file=out, width=60),
     )
@@ -272,7 +274,11 @@ def test_the_table_has_a_field_for_each_host_and_column() -> None:
     assert lines[0].split() == ["host", "ssh", "ceph", "governor"]
     assert lines[1].split() == ["a", "ok", "18.2.7", "powersave", "!"]
     assert lines[2].split() == ["b[bold]", "no"]
-    assert lines[3:] == ["error: b[bold]: cannot be reached", "warning: a: set it"]
+    assert lines[3:] == [
+        "error: b[bold]: cannot be reached",
+        "warning: a: set it",
+        "warning: campaign: fits into memory",
+    ]
 
 
 def test_a_cipher_that_the_release_may_not_know_is_asked_for(campaign_of: Make) -> None:

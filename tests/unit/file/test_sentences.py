@@ -221,6 +221,22 @@ def test_cluster(problems_of: Problems, cluster: Any, key: str, sentence: str) -
             "unknown key; write it in settings: {osd_memory_target: ...}",
         ),
         (
+            {"public_network": "10.0.0.0/8"},
+            "cluster.public_network",
+            "unknown key; docs/file.md lists all; options of Ceph go to conf_file, or to "
+            "ceph_options",
+        ),
+        (
+            {"mons": {"mon0": {"a": "192.168.10.300"}}},
+            "cluster.mons.mon0.a",
+            "is no IPv4 address or port, not '192.168.10.300'",
+        ),
+        (
+            {"osds": ["1.1.1.256"]},
+            "cluster.osds[0]",
+            "is no IPv4 address or port, not '1.1.1.256'",
+        ),
+        (
             {"benchmarks": {"rbd_single_client": {}}},
             "cluster.benchmarks",
             "this is a section; move it to the left edge",
@@ -355,6 +371,7 @@ def test_a_section_of_ceph_options_is_a_mapping_of_names(
         ),
         ({"bs": 4096}, "bs", 'unknown key; did you mean "op_size"?'),
         ({"precision": 0.02}, "precision", "unknown key; write it in time: {precision: ...}"),
+        ({"time": {"precision": 2}}, "time.precision", "must be a text, not 2; write 2%"),
         ({"op_size": []}, "op_size", "is an empty list; give at least one value"),
         ({"iodepth": True}, "iodepth", "must be a whole number, not true"),
         ({"cmd_path": 5}, "cmd_path", "must be a text, not 5"),

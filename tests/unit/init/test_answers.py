@@ -168,7 +168,9 @@ def test_where_a_host_does_not_answer_no_file_is_written(
     path = tmp_path / "c.yaml"
     done = CliRunner().invoke(cbt_crypto, ["init", "--hosts=h", "-o", str(path)])
     assert done.exit_code == 2 and not path.exists()
-    assert f"{path}: not written, as all hosts have to answer" in done.output.replace("\n", "")
+    said = done.output.replace("\n", "")
+    assert f"{path}: not written, as all hosts have to answer" in said
+    assert "docs/own-hosts.md says what hosts need" in said
 
 
 @pytest.mark.parametrize("user", ["-oProxyCommand=x", LINE, "a b", ""], ids=repr)

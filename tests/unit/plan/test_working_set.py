@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from cbt_crypto.plan.file import Campaign
-from cbt_crypto.plan.layout import memory_warnings
+from cbt_crypto.plan.layout import cautions
 from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.show import show_plan
 from cbt_crypto.plan.steps import plan
@@ -33,7 +33,7 @@ def _campaign(make: Callable[..., Campaign], vol_size: int, **changes: Any) -> C
 
 def test_volumes_that_fit_into_memory_are_said(campaign_of: Callable[..., Campaign]) -> None:
     campaign = _campaign(campaign_of, 16384)
-    (sentence,) = memory_warnings(campaign, cells_of(campaign))
+    (sentence,) = cautions(campaign, cells_of(campaign))
     assert sentence == (
         "rbd_single_client: its 1 volume of 16G fits into the memory of 30 OSDs with "
         "osd_memory_target 16G and 2 copies: reads measure memory and not drives; with vol_size: "
@@ -49,12 +49,27 @@ def test_the_size_from_which_on_drives_are_measured(
     campaign_of: Callable[..., Campaign], vol_size: int, is_said: bool
 ) -> None:
     campaign = _campaign(campaign_of, vol_size)
-    assert bool(list(memory_warnings(campaign, cells_of(campaign)))) == is_said
+    assert bool(list(cautions(campaign, cells_of(campaign)))) == is_said
 
 
 def test_a_small_memory_is_exceeded(campaign_of: Callable[..., Campaign]) -> None:
     campaign = _campaign(campaign_of, 16384, settings={"osd_memory_target": "1G"})
-    assert list(memory_warnings(campaign, cells_of(campaign))) == []
+    assert list(cautions(campaign, cells_of(campaign))) == []
+
+
+def test_odd_pools_are_said(campaign_of: Callable[..., Campaign]) -> None:
+    """500 groups, and four copies on three hosts, went without a word until Ceph warned."""
+    pools = {"rbd": {"pg_size": 500, "pgp_size": 500, "replication": 4}}
+    campaign = _campaign(campaign_of, 491521, pool_profiles=pools, replication=...)
+    sentences = list(cautions(campaign, []))
+    assert sentences == [
+        "cluster.pool_profiles.rbd.pg_size: 500 is no power of two, so some groups are twice as "
+        "large as others; 512 is",
+        "cluster.pool_profiles.rbd: of 4 pieces of an object on 3 hosts some share a host",
+    ]
+    shown = io.StringIO()
+    show_plan(plan(campaign), Console(file=shown))
+    assert all(f"warning: {sentence}" in shown.getvalue() for sentence in sentences)
 
 
 def test_writes_alone_are_no_matter(campaign_of: Callable[..., Campaign]) -> None:
@@ -66,4 +81,4 @@ def test_writes_alone_are_no_matter(campaign_of: Callable[..., Campaign]) -> Non
             campaign_of(benchmarks={"rbd_single_client": {"vol_size": 16, "mode": mode}})
         )
     ]
-    assert list(memory_warnings(campaign, cells)) == []
+    assert list(cautions(campaign, cells)) == []
