@@ -61,7 +61,13 @@ def headline(report: Report, archives: Mapping[Any, Report]) -> tuple[str, ...]:
     # What is not to be believed is not read first.
     states = {part.control().state for part in tested.values()}
     is_void = not states.isdisjoint(("differs", "too noisy"))
-    return (*(controls if is_void else ()), *told, *(() if is_void else controls), *_proved(report))
+    first = [*_emulated(report), *(controls if is_void else ())]
+    return (*first, *told, *(() if is_void else controls), *_proved(report))
+
+
+def _emulated(report: Report) -> Iterator[str]:
+    if note := report.emulated_note():
+        yield f"{note[:1].upper()}{note[1:]}."
 
 
 def _together(report: Report) -> Iterator[str]:
@@ -124,7 +130,8 @@ def _steps(rows: Sequence[ReportCell], section: Section) -> Iterator[Optional[Co
 def caveats(report: Report, metric: Metric = BY_KEY["iops"]) -> tuple[str, ...]:
     """What must be read beside any figure: the control, the proofs, and what limits the answer."""
     of = "" if metric.key == "iops" else f" of {metric.label}"
-    return (*_control(report, of, metric.key), *_proved(report), *report.limits)
+    told = (*_control(report, of, metric.key), *_proved(report), *_emulated(report))
+    return (*told, *report.limits)
 
 
 def _rows(report: Report) -> Iterator[_Row]:
@@ -400,8 +407,6 @@ def limits(report: Report) -> Iterator[str]:
         more = others[_MOST:] and [f"{len(others[_MOST:])} more"]
         named = ", ".join([*others[:_MOST], *more])
         yield f"The control differs in {named}: trust no difference in these figures."
-    if note := report.emulated_note():
-        yield f"{note[:1].upper()}{note[1:]}."
     hosts = mapping(report.environment.get("hosts"))
     yield from _upgraded(list(hosts.values()))
     if any(mapping(about).get("osds_on_files") for about in hosts.values()):
@@ -411,14 +416,9 @@ def limits(report: Report) -> Iterator[str]:
     failed = [cell for cell in cells if cell.state == "failed"]
     if failed:
         yield f"{len(failed)} of {len(cells)} rows failed: {failed[0].reason}."
-    memory = [
-        cell
-        for cell in cells
-        if cell.direction == "read" and cell.figures.get(FROM_MEMORY, 0.0) >= _FROM_MEMORY
-    ]
-    if memory:
-        reads = sum(cell.direction == "read" for cell in cells)
-        yield f"Most reads came from memory in {len(memory)} of {counted(reads, 'row')} of reads."
+    reads = [cell for cell in cells if cell.direction == "read"]
+    if cached := sum(cell.figures.get(FROM_MEMORY, 0.0) >= _FROM_MEMORY for cell in reads):
+        yield f"Most reads came from memory in {cached} of {counted(len(reads), 'row')} of reads."
     yield from limits_of_rows([cell.limit for cell in cells])
     warned = [
         sum(any(w.startswith(words) for w in cell.warnings) for cell in cells)

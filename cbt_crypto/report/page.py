@@ -51,9 +51,10 @@ def configurations(report: Report) -> Iterator[Element]:
         proved = sum(run.proof is not None and run.proof.proved for run in proofs)
         in_cells = f"proved in {proved} of {len(of_configuration)} cells"
         state = in_cells if proofs else "nothing was proved"
+        again = "the baseline again, to see what is chance; " if name == CONTROL else ""
         attributes = {"id": fragment} if (fragment := anchor(report, name)) else {}
         yield E.DETAILS(
-            E.SUMMARY(name, " ", E.SPAN(E.CLASS("small"), state)),
+            E.SUMMARY(name, " ", E.SPAN(E.CLASS("small"), again, state)),
             E.DIV(*_proofs(proofs), *_conf(report, name)),
             **attributes,
         )
@@ -178,7 +179,7 @@ def page(
         html.HtmlComment("chart 0"),
         _head(report),
         _navigation(report),
-        E.MAIN(E.DIV(E.CLASS("wide"), *_emulated(report), *_sections(report, figures)), id="main"),
+        E.MAIN(E.DIV(E.CLASS("wide"), *_sections(report, figures)), id="main"),
         E.FOOTER(E.DIV(E.CLASS("wide"), f"Made by cbt-crypto {__version__} from an archive.")),
         # No text may end the script that it is in.
         E.SCRIPT(summary(report).replace("<", "&lt;"), type="text/markdown", id="as-markdown"),
@@ -285,11 +286,6 @@ def _navigation(report: Report) -> Element:
     first, *others = (E.A(text, href=f"#{fragment}") for fragment, text in _NAVIGATION)
     loads = (E.A(name, href=f"#load-{n}") for n, name in enumerate(report.by_scenario))
     return E.NAV(E.DIV(E.CLASS("wide"), first, *loads, *others), **{"aria-label": "Sections"})
-
-
-def _emulated(report: Report) -> Iterator[Element]:
-    if note := report.emulated_note():
-        yield E.P(E.CLASS("banner"), note, role="note")
 
 
 def _sections(report: Report, figures: _PageCharts) -> Iterator[Element]:

@@ -13,7 +13,7 @@ from lxml.html.builder import CLASS
 
 from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.figures.conclusion import THRESHOLDS, by_load, change
-from cbt_crypto.report.figures.doubts import notes_of, numbers
+from cbt_crypto.report.figures.doubts import CONTROL, notes_of, numbers
 from cbt_crypto.report.figures.metric import BY_KEY, Column, Where, columns
 from cbt_crypto.report.model import Comparison, Conclusion, Report, ReportCell, Section, Table
 from cbt_crypto.report.why import CORRELATION, explained, grids
@@ -50,7 +50,7 @@ def caption(report: Report, table: Optional[Table] = None) -> list[Element]:
 
 def anchor(report: Report, name: str) -> Optional[str]:
     """The fragment of a configuration's proof; None where rows are no configurations."""
-    names = list(report.configurations)
+    names = [*report.configurations, CONTROL]
     is_configuration = report.baseline.dimension == "configuration" and name in names
     return f"configuration-{names.index(name)}" if is_configuration else None
 

@@ -282,7 +282,7 @@ _CLASSES = {
 }
 #: Counters are described by `ceph daemon osd.N perf schema`.
 RULES = (
-    *(Rule(f"cpu:{kind}", label, "us", "cpu", _cpu(kind)) for kind, label in _CLASSES.items()),
+    *(Rule(f"cpu:{kind}", label, "µs", "cpu", _cpu(kind)) for kind, label in _CLASSES.items()),
     Rule("switches", "context switches of OSD hosts", "", "count",
          _of_hosts(lambda host: host.switches_per_s)),
     Rule("sent", "bytes sent by OSD hosts", "B", "count",
@@ -291,10 +291,10 @@ RULES = (
          _of_hosts(lambda host: max((d.flushes_per_s for d in host.disks.values()), default=0.0))),
     Rule("deferred", "deferred writes", "", "count",
          _counted("bluestore/deferred_write_ops", "bluestore/issued_deferred_writes")),
-    Rule("kv_flush", "BlueStore's flushes", "us", "latency", _mean("bluestore/kv_flush_lat")),
-    Rule("kv_commit", "commits to RocksDB", "us", "latency", _mean("bluestore/kv_commit_lat")),
-    Rule("read", "BlueStore's reads", "us", "latency", _mean("bluestore/read_lat")),
-    Rule("subop", "replicas' part of a write (subop_w)", "us", "latency",
+    Rule("kv_flush", "BlueStore's flushes", "µs", "latency", _mean("bluestore/kv_flush_lat")),
+    Rule("kv_commit", "commits to RocksDB", "µs", "latency", _mean("bluestore/kv_commit_lat")),
+    Rule("read", "BlueStore's reads", "µs", "latency", _mean("bluestore/read_lat")),
+    Rule("subop", "replicas' part of a write (subop_w)", "µs", "latency",
          _mean("osd/subop_w_latency")),
 )  # fmt: skip
 

@@ -179,7 +179,7 @@ METRICS = (
         varies="osd_cpu_busy_cores",
     ),
     Metric(
-        _PER_IO, f"{_CPU} per IO", "us", -1,
+        _PER_IO, f"{_CPU} per IO", "µs", -1,
         of_runs.cpu_per("iops", 1e6), "busy CPU time per IO, reads and writes together",
         varies=_PER_IO,
         column=Column("{nodes} CPU µs/IO", Where.TERMINAL, short="CPU µs/IO", rank=5),
@@ -191,7 +191,7 @@ METRICS = (
     ),
     *(
         Metric(
-            f"client_cpu_{state}_us_per_io", f"client processes' CPU per IO, {state}", "us", -1,
+            f"client_cpu_{state}_us_per_io", f"client processes' CPU per IO, {state}", "µs", -1,
             of_runs.of_processes((state,), "iops", 1e6),
             "time of the client processes, all their threads, in this state, per IO",
             varies=f"client_cpu_{state}_us_per_io",
@@ -200,7 +200,7 @@ METRICS = (
         for state in STATES
     ),
     Metric(
-        "client_cpu_us_per_io", "client processes' CPU per IO", "us", -1,
+        "client_cpu_us_per_io", "client processes' CPU per IO", "µs", -1,
         of_runs.of_processes(STATES, "iops", 1e6), "user and system time together, per IO",
         varies="client_cpu_us_per_io",
     ),
@@ -211,7 +211,7 @@ METRICS = (
     ),
     *(
         Metric(
-            f"client_hosts_cpu_{state}_us_per_io", f"client hosts' CPU per IO, {state}", "us", -1,
+            f"client_hosts_cpu_{state}_us_per_io", f"client hosts' CPU per IO, {state}", "µs", -1,
             of_runs.of_hosts((state,)),
             "time of whole hosts with client processes, where no OSD is on them, in this state",
             varies=f"client_hosts_cpu_{state}_us_per_io",
@@ -219,7 +219,7 @@ METRICS = (
         for state in STATES
     ),
     Metric(
-        "client_hosts_cpu_us_per_io", "client hosts' CPU per IO", "us", -1,
+        "client_hosts_cpu_us_per_io", "client hosts' CPU per IO", "µs", -1,
         of_runs.of_hosts(BUSY_STATES),
         "all CPU time of these hosts, with the kernel's RBD client and dm-crypt",
         varies="client_hosts_cpu_us_per_io", column=Column("client hosts' CPU µs/IO"),

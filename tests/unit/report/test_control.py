@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from lxml import html
 from rich.console import Console
 
 from cbt_crypto.archive.documents import Baseline, PlanDocument
@@ -210,6 +211,18 @@ def test_a_spread_that_does_not_fit_is_refused(synthetic, tmp_path):
         result = CliRunner().invoke(cbt_crypto, words)
         assert result.exit_code == 2
         assert f"--spread-from {spread}: {why}" in " ".join(result.output.split())
+
+
+def test_the_page_leads_from_a_row_to_its_proof_and_from_the_control_to_what_it_is(repeated):
+    """The control's name led nowhere, and nothing on the page said what it repeats."""
+    made = html.fromstring(page(build(repeated)))
+    links = {a.text: a.get("href") for a in made.xpath("//th[contains(@class, 'name')]/a")}
+    assert {"LUKS", "control"} <= set(links)
+    for name, link in links.items():
+        (place,) = made.xpath(f"//*[@id='{link[1:]}']")
+        said = place.xpath("string(summary)")
+        assert said.startswith(name)
+        assert ("the baseline again" in said) == (name == "control")
 
 
 def test_every_output_begins_with_the_answer(synthetic, tmp_path):

@@ -485,7 +485,12 @@ def test_a_control_that_failed_in_one_workload_says_nothing_of_it(repeated: Path
 
 
 @pytest.mark.parametrize(
-    ("key", "near"), [("osd_cpu_share_rest_percent", "iops, "), ("clat_ns_max", "clat_ns_")]
+    ("key", "near"),
+    [
+        ("osd_cpu_share_rest_percent", "iops, "),
+        ("clat_ns_max", "clat_ns_"),
+        ("latency", "clat_ns_"),
+    ],
 )
 def test_a_figure_that_cannot_be_lost(small: Path, key: str, near: str) -> None:
     """Of the largest latency nothing tells a difference: more rounds were advised for ever."""

@@ -92,6 +92,8 @@ def test_emulated_hosts_are_said_to_be_in_every_table(repeated):
     _edit(small / "results/environment.json", lambda e: e["hosts"]["osd0"].update(emulated=True))
     built = build(small)
     assert built.emulated_hosts == ("osd0",)
+    # It was the fifth sentence: the losses before it were read as one's own hardware's.
+    assert built.headline[0] == f"{EMULATED[:1].upper()}{EMULATED[1:]}."
     assert _printed(built).count(EMULATED) == 2  # the workload's table and the effects
     assert markdown(built).count(EMULATED) == 3
     assert {row["emulated"] for row in csv.DictReader(io.StringIO(tidy(built)))} == {"True"}
