@@ -13,7 +13,7 @@ from cbt_crypto.report import text_of, wording
 from cbt_crypto.report.figures.doubts import CONTROL
 from cbt_crypto.report.figures.group import varied
 from cbt_crypto.report.figures.repeats import StandardError, differing
-from cbt_crypto.report.headline import caveats, fault_of, forbids, load_of, versions
+from cbt_crypto.report.headline import caveats, forbids, load_of, versions
 from cbt_crypto.report.model import Comparison, ControlState, Report, ReportCell
 from cbt_crypto.report.wording import ARCHIVE, Grid, mapping
 from cbt_crypto.results.cell.run import Run
@@ -237,8 +237,9 @@ def sentences(report: Report) -> Iterator[str]:
         if not own:
             yield f"{against}: only the baseline and the control are in both; nothing is judged."
         elif not judged:
-            faults = map(fault_of, _controls(report, (places[0], place)))
-            why = "the control forbids it" if any(faults) else "each archive needs four rounds"
+            known = [one for one in own.values() if one is not None and one.high is not None]
+            forbidden = "the control forbids it, and {} could not be seen in any case"
+            why = forbidden.format(_unseen(known)) if known else "each archive needs four rounds"
             yield f"{against}: no verdict; {why}."
         elif not shown:
             words = f"{counted(len(judged), 'percentage')} of the baseline"
