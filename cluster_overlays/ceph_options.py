@@ -350,7 +350,8 @@ class CephOptions(Overlay):
         if self._of_clients():
             expected |= {f"client on {host}" for host in site.active_clients}
         for look in looks:
-            for who in sorted(expected | look.keys()):
+            expected |= look.keys()  # who said so before the cell is missed after it
+            for who in sorted(expected):
                 error = look.get(who, {"error": "nothing came"}).get("error")
                 if error:
                     yield f"{who} did not say which options it runs with: {error}"

@@ -163,6 +163,18 @@ def test_an_option_of_a_daemon_that_is_not_there_is_not_proved(nobody: str) -> N
     assert verdict.reason == f"{nobody} did not say which options it runs with: nothing came"
 
 
+@pytest.mark.parametrize("gone", ["mgr.x", "mon.a", "osd.0"])
+def test_an_option_of_a_daemon_that_vanished_is_not_proved(gone: str) -> None:
+    """A manager that ended within the cell took its socket with it, and nobody missed it."""
+    overlay = configured(plain={}, other={"mgr": {"osd_mclock_profile": "balanced"}})["other"]
+    before = {who: daemon("balanced") for who in ("osd.0", "mon.a", "mgr.x")}
+    after = {who: said for who, said in before.items() if who != gone}
+    assert overlay.judge(SITE, *[{"a": json.dumps(before)}] * 2).proved
+    verdict = overlay.judge(SITE, *({"a": json.dumps(look)} for look in (before, after)))
+    assert not verdict.proved
+    assert verdict.reason == f"{gone} did not say which options it runs with: nothing came"
+
+
 def test_a_runtime_option_is_set_and_unset_through_sockets(
     profiles: Mapping[str, CephOptions],
 ) -> None:
