@@ -28,12 +28,19 @@ room() {
 }
 
 # Writes into $1 where the file system of directory $2 is mounted.
-note_mount() { stat -L -c %m "$2" > "$1"; }
+note_mount() {
+    stat -L -c %m "$2" > "$1.new"
+    # A power cut would leave the name of a file without a word in it.
+    sync "$1.new"
+    mv "$1.new" "$1"
+}
 
 # Fails where the directory $2 is not on the mount that `note_mount` wrote into $1.
 is_mounted() {
-    [ -s "$1" ] || return 0
+    [ -e "$1" ] || return 0
     at=$(cat "$1")
+    [ "$at" ] || { echo "databases of OSDs are in $2, and a power cut emptied the note of where" \
+        "that was mounted; see that it is, and remove $1" >&2; exit 1; }
     now=$(stat -L -c %m "$2" 2> /dev/null) || now=
     [ "$now" != "$at" ] || return 0
     if [ "$at" = / ] || grep -qsF " $at " /proc/mounts; then

@@ -353,10 +353,10 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def check_clocks(before: Mapping[str, float], after: Mapping[str, float]) -> None:
-    """Raise RunError when a clock was set while it was measured by it."""
-    for host, offset in after.items():
-        moved = offset - before[host]
+def check_clocks(before: Mapping[str, float], after: Mapping[str, float], own: float) -> None:
+    """Raise RunError when a clock was set while it was measured by it; ours was by `own` s."""
+    by_host = {host: offset - before[host] for host, offset in after.items()}
+    for host, moved in {"this machine": own, **by_host}.items():
         if abs(moved) > _CLOCK_JUMP_S:
             raise RunError(
                 f"{host}: its clock was set by {moved:+.1f} s during the cell; let chrony or "

@@ -227,7 +227,7 @@ class CampaignRun:
     def _check_archive(self) -> None:
         path = journal.path_of(self.archive)
         try:
-            is_same = os.path.samestat(os.stat(path), os.fstat(self._written.fileno()))
+            is_same = os.path.samestat(os.lstat(path), os.fstat(self._written.fileno()))
         except OSError:
             is_same = False
         if not is_same:

@@ -146,9 +146,7 @@ def _check_way(archive: Path, allowed: set[int]) -> None:
         status = path.lstat() if os.path.lexists(path) else None
         if status is None or (path == archive and not path.is_symlink()):
             continue
-        # A directory of anybody may be on the way, as long as not all may write to it.
-        owners = allowed if stat.S_ISLNK(status.st_mode) else {status.st_uid}
-        if distrust(status, owners, is_way=True, is_group_ours=True):
+        if distrust(status, allowed, is_way=True, is_group_ours=True):
             raise UsageError(
                 f"{archive}: can be replaced by another user, who may write to {path}; "
                 "name another with -a"

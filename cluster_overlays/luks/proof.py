@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Optional, Union
 
 from cbt_crypto.cluster_overlays import base
@@ -136,13 +136,28 @@ def found_fault(
             if fault := _plain_part_fault(part, layers):
                 return fault
             continue
-        table = next(filter(None, map(luks_mapping.crypt_of, layers)), None)
-        if table is None:
-            return f"it has {layers[0].get('name')} open, below which is no dm-crypt"
-        crypt = next(layer for layer in layers if luks_mapping.crypt_of(layer))
-        if difference := table.difference_from(wanted.on(table.device).over(crypt), claimed):
-            return f"its dm-crypt on {table.device} {difference}"
+        for layer in _first_crypts(layers):
+            table = luks_mapping.crypt_of(layer)
+            if table is None:
+                bare = f"it has {layers[0].get('name')} open, below which is no dm-crypt"
+                is_part = any(map(luks_mapping.crypt_of, layers))
+                return f"{bare} on {layer.get('name')}" if is_part else bare
+            if difference := table.difference_from(wanted.on(table.device).over(layer), claimed):
+                return f"its dm-crypt on {table.device} {difference}"
     return None
+
+
+def _first_crypts(layers: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """On each way down from the first layer the one that encrypts all of it, else the lowest."""
+    by_device, ways = {layer.get("device"): layer for layer in layers}, [layers[0]]
+    while ways:
+        layer = ways.pop()
+        lines = (layer.get("table") or "").splitlines()
+        lower = [by_device[on] for on in (layer.get("on") or "").split() if on in by_device]
+        if lower and not (lines and all(line.split()[2:3] == ["crypt"] for line in lines)):
+            ways += lower
+        else:
+            yield layer
 
 
 def _mapping_fault(name: str, opened: dict[str, Any], wanted: Wanted) -> Optional[str]:

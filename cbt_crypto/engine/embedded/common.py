@@ -22,7 +22,7 @@ from typing import Any, Optional
 
 import yaml
 
-from cbt_crypto.archive.files import cell_path
+from cbt_crypto.archive.files import cell_path, write_whole
 from cbt_crypto.engine.contract import Cluster, Section
 from cbt_crypto.engine.embedded import settings
 from cbt_crypto.errors import HostError
@@ -433,8 +433,8 @@ class Benchmark:
         path = os.path.join(self.archive_dir, "benchmark_config.yaml")
         cluster = {k: v for k, v in self.cluster.config.items() if k != "archive_dir"}
         shown = {"cluster": cluster, **self.config}
-        with open(path, "w", encoding="utf-8") as file:
-            yaml.safe_dump(document_without(shown), file)
+        # What has that name is replaced, and no link to another file followed.
+        write_whole(Path(path), yaml.safe_dump(document_without(shown)))
 
     def run(self) -> None:
         """Start anew with empty directories on the nodes."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from cbt_crypto.archive.files import write_whole
 from cbt_crypto.hosts.secret import document_without
 from cbt_crypto.plan.file import of_cbt
 
@@ -36,8 +37,8 @@ def initialize(ctx: argparse.Namespace) -> None:
     cluster["archive_dir"] = str(ctx.archive)
     results = Path(ctx.archive) / "results"
     results.mkdir(parents=True, exist_ok=True)
-    with (results / "cbt_config.yaml").open("w", encoding="utf-8") as file:
-        yaml.safe_dump(document_without(document), file, sort_keys=False, allow_unicode=True)
+    text = yaml.safe_dump(document_without(document), sort_keys=False, allow_unicode=True)
+    write_whole(results / "cbt_config.yaml", text)
 
 
 def getnodes(*roles: str) -> str:

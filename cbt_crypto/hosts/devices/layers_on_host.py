@@ -105,9 +105,11 @@ class Layers:
         if not folder.exists():
             return self._without_number(device)
         folder = folder.resolve()
-        path = [self._layer(device, folder)]
-        for lower in self._lower(folder):
-            path += self.below(lower)
+        path, lower = [self._layer(device, folder)], self._lower(folder)
+        if lower:
+            path[0]["on"] = " ".join(lower)
+        for each in lower:
+            path += self.below(each)
         return path
 
     def _layer(self, device: str, folder: Path) -> Layer:

@@ -184,11 +184,12 @@ class ScenarioBenchmark(CellBenchmark):
         self._is_prepared = False
         with stacks, recorded, self._engine.monitoring.monitor(self.run_dir, self.scenario.ramp):
             offsets = clock_offsets(self.remote, self.site)
-            started = time.time()
+            started, since = time.time(), time.monotonic()
             with followed:
                 statuses = self.remote.run(scripts, "run fio", limit)
             ended = time.time()
-            check_clocks(offsets, clock_offsets(self.remote, self.site))
+            own = ended - started - (time.monotonic() - since)
+            check_clocks(offsets, clock_offsets(self.remote, self.site), own)
         ran = [outcome_of(process, statuses) for process in processes]
         self.outcome = contract.outcome((started, ended), offsets, self.site.head, ran)
 

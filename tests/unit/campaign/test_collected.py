@@ -35,6 +35,9 @@ def test_what_is_there_must_arrive(tmp_path: Path) -> None:
 
 
 def test_a_clock_that_was_set_during_a_cell() -> None:
-    check_clocks({"a": 3.0, "b": 0.0}, {"a": 3.4, "b": -0.5})
+    check_clocks({"a": 3.0, "b": 0.0}, {"a": 3.4, "b": -0.5}, 0.1)
     with pytest.raises(RunError, match=r"^b: its clock was set by \+5\.0 s during the cell"):
-        check_clocks({"a": 3.0, "b": 0.0}, {"a": 3.0, "b": 5.0})
+        check_clocks({"a": 3.0, "b": 0.0}, {"a": 3.0, "b": 5.0}, 0.0)
+    # Hosts that are this machine move with it, and were no different.
+    with pytest.raises(RunError, match=r"^this machine: its clock was set by -9\.0 s during"):
+        check_clocks({"a": 3.0, "b": 0.0}, {"a": 3.0, "b": 9.0}, -9.0)

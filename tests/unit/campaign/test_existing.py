@@ -35,6 +35,7 @@ from cbt_crypto.errors import HostError, RunError, UsageError
 from cbt_crypto.hosts import marked_processes
 from cbt_crypto.hosts.admin_socket_on_host import ask_and_identify
 from cbt_crypto.hosts.devices import rbd_images
+from cbt_crypto.hosts.devices.layers_on_host import Layers
 from cbt_crypto.hosts.remote import Remote
 from cbt_crypto.hosts.requirement import Requirement
 from cbt_crypto.hosts.site import Osd
@@ -284,6 +285,8 @@ def facts(*layers: dict[str, Any]) -> dict[str, Any]:
 
 
 LINE = "0 100 crypt aes-xts-plain64 :64:logon:x 0 8:1 32768 2 allow_discards sector_size:4096"
+#: A mapping of which half is plain, which nobody but a person makes.
+MIXED = f"{LINE}\n100 100 linear 8:16 0"
 CRYPT = {"device": "254:1", "name": "dm-1", "mapping": "theirs", "uuid": "CRYPT-LUKS2-x",
          "table": LINE}  # fmt: skip
 VOLUME = {"device": "254:0", "name": "dm-0", "mapping": "vg-lv", "uuid": "LVM-x", "table": ""}
@@ -327,6 +330,36 @@ def test_what_is_not_encrypted_is_told_by_part() -> None:
         both["named"]["db"] = elsewhere
         found = found_fault(both, wanted, (), ("data", "db"))
         assert found == "its DB device is none that it has open"
+
+
+def test_an_osd_of_which_a_part_is_not_encrypted_is_not_proved(tmp_path: Path) -> None:
+    """A volume over a mapping and a bare disk, as lvmcache on a plain SSD: one was enough."""
+    wanted = Luks()._wanted()
+    assert isinstance(wanted, CryptTable)
+    tables = {"254:1": LINE, "254:5": "0 50 linear 254:1 0\n50 50 linear 8:16 0", "254:6": MIXED}
+    made = {"8:1": ("sdb1", []), "8:16": ("sdc", []), "254:1": ("dm-1", ["sdb1"]),
+            "254:5": ("dm-5", ["dm-1", "sdc"]), "254:6": ("dm-6", ["sdb1", "sdc"]),
+            "254:7": ("dm-7", ["dm-1"])}  # fmt: skip
+    virtual = tmp_path / "sys/devices/virtual/block"
+    for number, (name, slaves) in made.items():
+        (virtual / name / "slaves").mkdir(parents=True)
+        (virtual / name / "dev").write_text(f"{number}\n")
+        if name.startswith("dm-"):
+            (virtual / name / "dm").mkdir()
+            (virtual / name / "dm/name").write_text(f"of-{name}")
+            (virtual / name / "dm/uuid").write_text("CRYPT-LUKS2-x" if name == "dm-1" else "LVM-x")
+        for slave in slaves:
+            (virtual / name / "slaves" / slave).symlink_to(virtual / slave)
+        (tmp_path / "sys/dev/block").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "sys/dev/block" / number).symlink_to(virtual / name)
+    layers = Layers(str(tmp_path))
+    layers.table = lambda number: tables.get(number, "")  # type: ignore[method-assign]
+    faults = {n: found_fault(facts(*layers.below(n)), wanted, (), ("data",)) for n in made}
+    bare = "it has {} open, below which is no dm-crypt"
+    assert faults == {
+        "8:1": bare.format("sdb1"), "8:16": bare.format("sdc"), "254:1": None, "254:7": None,
+        "254:5": f"{bare.format('dm-5')} on sdc", "254:6": f"{bare.format('dm-6')} on sdc",
+    }  # fmt: skip
 
 
 def test_nothing_is_proved_of_a_cluster_that_we_deploy_by_saying_so(campaign_of: Make) -> None:

@@ -115,6 +115,24 @@ def test_files_on_a_file_system_that_is_not_mounted_now(one_host: Site, tmp_path
     assert f"in {link}, and {folder} is not mounted; mount it, or, if" in done.stderr
 
 
+def test_a_note_of_a_mount_that_a_power_cut_emptied(one_host: Site, tmp_path: Path) -> None:
+    """It was none: the databases stayed, and everything was said to be down."""
+    (tmp_path / "second").mkdir()
+    site = replace(one_host, tmp_dir=str(tmp_path))
+    overlay = DbDevice(directory=str(tmp_path / "second"), size="1M")
+    check = overlay._of_mount("is_mounted", site)
+    assert _run(check).returncode == 0, "nothing was made"
+    assert _run(overlay._of_mount("note_mount", site)).returncode == 0
+    assert _run(check).returncode == 0
+    (note,) = tmp_path.glob("db_device.*.mount")
+    note.write_text("")
+    done = _run(check)
+    assert done.returncode == 1
+    assert f"emptied the note of where that was mounted; see that it is, and remove {note}" in (
+        done.stderr
+    )
+
+
 def _run(script: str) -> subprocess.CompletedProcess[str]:
     text = f"set -eu\nSUDO=\n{script}"
     return subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=False)

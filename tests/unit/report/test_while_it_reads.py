@@ -82,7 +82,7 @@ def test_a_file_that_becomes_a_link_is_not_packed(
                     assert name not in packed.namelist() or packed.read(name) == b"x"
 
 
-@pytest.mark.parametrize("planted", ["link", "stranger", "open", "archive", "own"])
+@pytest.mark.parametrize("planted", ["link", "stranger", "open", "archive", "thesis", "own"])
 def test_the_usual_place_for_a_pack_s_report(
     small: Path, tmp_path: Path, planted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,12 +105,15 @@ def test_the_usual_place_for_a_pack_s_report(
     if planted == "archive":
         (place / "results").mkdir()
         (place / "results" / "plan.json").write_text("{}")
+    if planted == "own":
+        shutil.rmtree(place)
+        assert said("report", "sent.zip").exit_code == 0
     result = said("report", "sent.zip")
     if planted == "own":
         assert result.exit_code == 0 and (place / "report.html").exists()
         return
     assert (result.exit_code, result.output.count("\n")) == (2, 1)
-    assert result.output.startswith("sent-report: ") and "name another" in result.output
+    assert result.output.startswith("sent-report") and "name another" in result.output
     assert (place / "report.json").read_text() == "mine"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import os
@@ -15,6 +16,7 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Optional
 
 import pytest
@@ -24,7 +26,7 @@ from fake_hosts import FakeHosts, Printed, framed
 from rich.console import Console
 
 from cbt_crypto.cli import cbt_crypto
-from cbt_crypto.engine.embedded import common, daemons
+from cbt_crypto.engine.embedded import common, daemons, settings
 from cbt_crypto.errors import HostError, UsageError
 from cbt_crypto.hosts import fetch
 from cbt_crypto.hosts.devices import destroy
@@ -361,7 +363,7 @@ def test_a_link_that_cannot_be_followed(tmp_path: Path, monkeypatch: pytest.Monk
 # -- what other users put in the way -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["link of his", "open above", "open above, link"])
+@pytest.mark.parametrize("how", ["link of his", "open above", "open above, link", "his above"])
 def test_an_archive_that_another_user_may_replace(tmp_path: Path, campaign: Path, how: str) -> None:
     above, real = tmp_path / "above", tmp_path / "real"
     above.mkdir()
@@ -370,6 +372,9 @@ def test_an_archive_that_another_user_may_replace(tmp_path: Path, campaign: Path
     if how == "link of his":
         archive.symlink_to(real)
         os.chown(archive, NOBODY, NOBODY, follow_symlinks=False)
+    elif how == "his above":
+        # Made first, where root then starts a campaign: he may rename all that is in it.
+        os.chown(above, NOBODY, NOBODY)
     else:
         above.chmod(0o777)
         if how.endswith("link"):
@@ -377,6 +382,28 @@ def test_an_archive_that_another_user_may_replace(tmp_path: Path, campaign: Path
             archive.symlink_to(above / "archive")
     assert "replaced by another user, who may write to" in run(campaign, "-a", archive)
     assert not list(real.iterdir()) and not (above / "archive" / ".lock").is_file()
+
+
+def test_a_link_in_place_of_a_file_of_the_archive_is_not_written_through(tmp_path: Path) -> None:
+    """He renamed root's archive, and had any file of root's emptied by a cell of his own one."""
+    precious, results = tmp_path / "precious", tmp_path / "archive" / "results"
+    precious.write_text("kept")
+    results.mkdir(parents=True)
+    (results / "cbt_config.yaml").symlink_to(precious)
+    cell = results / "cell"
+    cell.mkdir()
+    (cell / "benchmark_config.yaml").symlink_to(precious)
+    campaign = tmp_path / "c.yaml"
+    campaign.write_text("cluster: {user: x}\n")
+    settings.initialize(argparse.Namespace(config_file=campaign, archive=tmp_path / "archive"))
+    shared = SimpleNamespace(make_remote_dir=lambda _: None, mkdir_p=lambda _: None)
+    cluster = SimpleNamespace(config={})
+    made = SimpleNamespace(_common=shared, run_dir="", archive_dir=str(cell), cluster=cluster,
+                           config={"a": 1})  # fmt: skip
+    common.Benchmark.initialize(made)  # type: ignore[arg-type]
+    assert precious.read_text() == "kept"
+    assert "user: x" in (results / "cbt_config.yaml").read_text()
+    assert "a: 1" in (cell / "benchmark_config.yaml").read_text()
 
 
 def test_a_lock_that_another_user_would_take(tmp_path: Path) -> None:
