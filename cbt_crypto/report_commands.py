@@ -159,7 +159,7 @@ def _place_of(pack: Path, built: Report) -> Path:
         there = (read_json(place / "report.json") or {}).get("environment")
         if isinstance(there, dict) and there.get("started") != built.environment.get("started"):
             raise UsageError(f"{place}: has another campaign's report; name another with -o")
-    _check_other(place)
+    _check_named(place)
     return place
 
 

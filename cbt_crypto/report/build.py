@@ -30,7 +30,7 @@ from cbt_crypto.report import wording
 from cbt_crypto.report.anonymize import anonymized, safe
 from cbt_crypto.report.figures import doubts, interval
 from cbt_crypto.report.figures.conclusion import conclude
-from cbt_crypto.report.figures.doubts import control_of
+from cbt_crypto.report.figures.doubts import CONTROL, control_of
 from cbt_crypto.report.figures.factors import effects
 from cbt_crypto.report.figures.group import (
     SectionRuns,
@@ -204,7 +204,8 @@ def assemble(
             for cell in table.cells
         ),
     )
-    report = safe(_concluded(report, _tested(report, all_tables, control)))
+    by_own = (all_tables, control) if tested is None else (tested.tables, CONTROL)
+    report = safe(_concluded(report, _tested(report, *by_own)))
     return anonymized(report) if options.anonymize else report
 
 

@@ -199,8 +199,11 @@ def _by_hardware(
     said = _of_the_runs(by_archive, told, plans)
     runs = [run for of_archive in by_archive.values() for run in of_archive]
     together = Archive(Folder(Path()), plan, environment, (*problems, *unlike))
-    named = {name: name for name in archives}
-    report = _told_apart(assemble(together, joint, runs, options), named, environment)
+    named, tested = {name: name for name in archives}, None
+    if others:
+        usually = replace(options, baseline=None, only=(), anonymize=False)
+        tested = _by_hardware(archives, usually, {})
+    report = _told_apart(assemble(together, joint, runs, options, tested), named, environment)
     return replace(report, headline=(*report.headline, *said, *sentences(report)))
 
 

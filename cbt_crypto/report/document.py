@@ -57,7 +57,8 @@ def tidy(report: Report) -> str:
         told = [(key, value, "") for key, value in cell.figures.items()]
         for key, value, why in (*told, *((key, "", why) for key, why in cell.withheld.items())):
             compared = _compared(None if why else cell.comparisons.get(key))
-            control = _fields(report.control(key)).values()
+            said = report.control(key)
+            control = _fields(said).values() if said.state else ("", "", "")
             rows.append([*placed, key, BY_KEY[key].unit, value, *compared, *control, why])
     return _csv(rows)
 

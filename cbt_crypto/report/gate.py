@@ -122,7 +122,7 @@ def findings(report: Report, question: Question, only: Sequence[str] = ()) -> li
     rows = list(_rows(report, metric))
     names = dict.fromkeys(name_of(cell) for _, cell, _ in rows)
     for name in question.own.keys() - names.keys():
-        raise UsageError(f"--loss {name}=...: nothing is called so; name one of {', '.join(names)}")
+        raise UsageError(f"--loss {name}=...: nothing is called so; name one of {'; '.join(names)}")
     found = answers_of(rows, question, report.family.get(metric.key, 0))
     return [
         answer
@@ -221,7 +221,7 @@ def _answer_of_row(
     name, key = cell.in_legend, question.metric.key
     comparison = cell.comparisons.get(key)
     if cell.state != "measured" or comparison is None:
-        nothing = f"{question.metric.label}: none was recorded of it, or of its baseline"
+        nothing = f"{question.metric.label}: none of it or of its baseline, or the latter is 0"
         why = cell.withheld.get(key) or cell.reason or nothing
         state = "no answer" if cell.state == "measured" else cell.state
         why = f"{question.metric.label}: {why}" if key in cell.withheld else why

@@ -78,10 +78,10 @@ def _together(report: Report) -> Iterator[str]:
               if effect.other == APART and effect.iops.differs is not None]  # fmt: skip
     for effect, load in sorted(all_of, key=lambda one: not one[0].iops.differs)[:_MOST]:
         iops = effect.iops
-        found = f"reach {iops.percent:.0f} % of" if iops.differs else "are not shown to differ from"
+        none = "" if iops.differs else "no interaction is shown: "
         yield (
-            f"{effect.name}: {load} {found} what both effects, multiplied, would give "
-            f"({text_of.interval(iops, loss=False)})."
+            f"{effect.name}: {none}{load} reach {iops.percent:.0f} % of what both effects, "
+            f"multiplied, would give ({text_of.interval(iops, loss=False)})."
         )
 
 
@@ -411,6 +411,8 @@ def limits(report: Report) -> Iterator[str]:
     yield from _upgraded(list(hosts.values()))
     if any(mapping(about).get("osds_on_files") for about in hosts.values()):
         yield "OSDs are on files, not on drives."
+    if any("clients" in roles_of(about) for about in _osd_hosts(report.environment).values()):
+        yield "Clients ran on OSD hosts, and took CPU time from the OSDs."
     cells = [cell for cell in report.cells if cell.state != "missing"]
     yield from _rebuilt(cells)
     failed = [cell for cell in cells if cell.state == "failed"]

@@ -414,10 +414,11 @@ def memory_sentences(tables: Iterable[Table]) -> Iterator[str]:
     mostly = [cell.figures[FROM_MEMORY] for cell in cells]
     mostly = [percent for percent in mostly if percent >= MOSTLY_PERCENT]
     if mostly:
+        ends = " to ".join(dict.fromkeys(f"{end:.0f}" for end in (min(mostly), max(mostly))))
         yield (
-            f"{len(mostly)} of {counted(len(cells), 'row')} of reads took {min(mostly):.0f} to "
-            f"{max(mostly):.0f} % from OSDs' memory and not from drives; larger volumes, or a "
-            "smaller osd_memory_target, measure drives"
+            f"{len(mostly)} of {counted(len(cells), 'row')} of reads took {ends} % from OSDs' "
+            "memory and not from drives; larger volumes, or a smaller osd_memory_target, measure "
+            "drives"
         )
 
 

@@ -74,7 +74,7 @@ def test_rows_that_all_read_from_memory_say_so_and_the_report_does(small: Path) 
     (limit,) = [one for one in built.limits if "memory" in one]
     assert limit == "Most reads came from memory in 2 of 2 rows of reads.", "writes read nothing"
     (note,) = built.notes
-    assert note.startswith("2 of 2 rows of reads took 90 to 90 % from OSDs' memory")
+    assert note.startswith("2 of 2 rows of reads took 90 % from OSDs' memory")
     for text in (markdown(built), page(built)):
         assert note in html.unescape(text).replace("\\_", "_")
     for cell in (READS, LUKS_READS):
