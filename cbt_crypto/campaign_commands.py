@@ -60,7 +60,7 @@ def check(
     plan(campaign)
     devices.check_distinct(campaign, cells)
     preflight.check_cells(campaign, cells)
-    answers: list[HostFinding] = []
+    answers = preflight.of_file(campaign, cells)
     if hosts:
         engine = choose(checkout)
         answers = preflight.survey_campaign(campaign, engine, cells)
@@ -70,6 +70,9 @@ def check(
         click.echo(json.dumps(document, indent=2))
     elif hosts:
         _print_table(engine.remote(campaign.cluster), campaign, answers, fix_commands)
+    else:
+        for answer in answers:
+            say(f"warning: {answer.host}: {answer.warning}")
     if any(answer.error for answer in answers):
         sys.exit(UsageError.exit_status)
     if hosts:

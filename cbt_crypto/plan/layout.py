@@ -16,6 +16,7 @@ from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.checks import origin_of
 from cbt_crypto.plan.file.cluster import (
+    CONTROL,
     ClusterSection,
     PoolProfile,
     Variant,
@@ -169,6 +170,10 @@ def copies(cluster: ClusterSection, pool: Optional[PoolProfile]) -> float:
 def cautions(campaign: Campaign, cells: Iterable[Cell]) -> Iterator[str]:
     """A sentence for each odd pool, and each scenario whose reads memory can serve."""
     yield from () if campaign.cluster.use_existing else _of_pools(at(campaign.cluster))
+    own, baseline = campaign.cluster.configurations, str(campaign.baseline)
+    for name in own:
+        if name not in (baseline, CONTROL) and own[name] == own.get(baseline):
+            yield f"cluster.configurations.{name}: is the same as the baseline, {baseline}"
     asked: dict[tuple[str, int, Variant], Cell] = {}
     for cell in cells:
         mode = str(cell.parameters.get("mode", ""))

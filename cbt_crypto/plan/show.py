@@ -18,12 +18,12 @@ from cbt_crypto.plan import order
 from cbt_crypto.plan.allocation import Allocation, Planned, advice
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file.checks import origin_of
-from cbt_crypto.plan.layout import cautions, site_of
+from cbt_crypto.plan.layout import cautions, drives_of, site_of
 from cbt_crypto.plan.predict import Durations, Earlier, Forecast, in_words, load_words, predict
 from cbt_crypto.plan.steps import Deploy, Measure, Plan, Prefill, Step
 from cbt_crypto.plan.steps import plan as planned
 from cbt_crypto.results.repetition import FEWEST_PAIRS, FEWEST_ROUNDS, FIRST, loss_seen
-from cbt_crypto.units import about, counted
+from cbt_crypto.units import about, counted, grouped
 
 #: Rounds from which on a toss between two levels is as rare as it must be.
 _SURE = 6
@@ -53,6 +53,8 @@ def show_plan(plan: Plan, console: Console, like: Optional[Path] = None) -> None
 def _sentences(plan: Plan, earlier: Optional[Earlier]) -> Iterator[str]:
     for sentence in cautions(plan.campaign, plan.to_measure):
         yield f"warning: {sentence}"
+    if written := _written(plan):
+        yield f"Formats and empties {written}."
     yield _summary(plan)
     if plan.to_measure and not any(_is_of_baseline(plan, cell) for cell in plan.to_measure):
         yield f"The baseline, {plan.campaign.baseline}, is not measured now; percentages need it."
@@ -193,6 +195,20 @@ def _summary(plan: Plan) -> str:
         f"Measuring takes {_most(plan)}{datetime.timedelta(seconds=plan.seconds)}; "
         f"deployments and prefill{pauses} are extra."
     )
+
+
+def _written(plan: Plan) -> str:
+    """Which block devices of which hosts a run writes to; hosts with the same ones together."""
+    cluster = plan.campaign.cluster
+    drives = {cell.scenario.drive_name for cell in plan.to_measure}
+    osds = site_of(cluster).osds if None in drives else ()
+    by_host = grouped((
+        *((osd.host, device) for osd in osds if not osd.is_existing for device in osd.devices),
+        *((one.host, on) for one in drives_of(cluster) if one.name in drives
+          for on in one.devices),
+    ))  # fmt: skip
+    alike = grouped((tuple(dict.fromkeys(on)), host) for host, on in by_host.items())
+    return "; ".join(f"{', '.join(on)} on {', '.join(hosts)}" for on, hosts in alike.items())
 
 
 def _in_all(plan: Plan) -> Iterator[str]:

@@ -324,13 +324,16 @@ def _sentence(model: type[BaseModel], location: KeyPath, detail: Mapping[str, An
     if kind == "extra_forbidden":
         schema, key = model.model_json_schema(by_alias=False), str(location[-1])
         names = _names_at(schema, location[:-1])
+        names += ["workloads"] if "op_size" in names else []
         if key in SECTIONS:
             return "this is a section; move it to the left edge"
         if below := [n for n in names if key in _names_at(schema, (*location[:-1], n))]:
             return f"unknown key; write it in {below[0]}: {{{key}: ...}}"
         also = _ALSO.get(key, key)
-        meant = nearest(also if also in names else key, names)
-        if "conf_file" in names and meant.startswith("valid are"):
+        # Options of Ceph are like none of ours, but look so.
+        of_cluster = "conf_file" in names
+        meant = nearest(also if also in names else key, names, 0.72 if of_cluster else 0.5)
+        if of_cluster and meant.startswith("valid are"):
             meant = "docs/file.md lists all; options of Ceph go to conf_file, or to ceph_options"
         return f"unknown key; {meant}"
     if kind == "missing":
@@ -377,6 +380,8 @@ def _hint(kind: str, location: KeyPath, given: Any) -> str:
         return f"; write {1 << round(math.log2(max(given, 512)))}"
     if kind == "string_type" and location[-1] == "precision":
         return f"; write {given:g}%" if isinstance(given, (int, float)) else ""
+    if kind == "list_type" and isinstance(given, str):
+        return f"; write [{given}]"
     if kind == "string_type" and isinstance(given, list) and len(given) == 1:
         return f"; write {given[0]}"
     if isinstance(given, int) and location[-1] in ("osd_memory_target", "osd_file_size"):
@@ -391,12 +396,12 @@ def _hint(kind: str, location: KeyPath, given: Any) -> str:
     return f"; write {number}" if number else ""
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
+def nearest(name: str, names: Iterable[str], likeness: float = 0.5) -> str:
     """A question with the name that was probably meant, or all that there are, or that none is."""
     names = list(names)
     if not names:
         return "it takes none; leave it out"
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=likeness)
     return f'did you mean "{near[0]}"?' if near else f"valid are: {', '.join(names)}"
 
 

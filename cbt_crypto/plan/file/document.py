@@ -76,7 +76,7 @@ def read(path: Path) -> YamlDocument:
 
 def _not_yaml(path: Path, error: yaml.MarkedYAMLError) -> UsageError:
     line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-    return UsageError(f"{path}{line}: not YAML: {error.problem}; fix it there")
+    return UsageError(f"{path}{line}: not YAML: {error.problem}; look there, and just above it")
 
 
 def _check_depth(path: Path, text: str) -> None:

@@ -101,7 +101,11 @@ class CampaignFile:
     cells: int = 0
 
     def problem(self, path: KeyPath, wrong: str) -> None:
-        """Note what is wrong at `path`, once."""
+        """Note what is wrong at `path`, once; what named workloads share stands beside them."""
+        if "workloads" in path and path not in self.document.lines:
+            place = path.index("workloads")
+            shared = (*path[:place], *path[place + 2 :])
+            path = shared if shared in self.document.lines else path
         text = f"{self.document.where(path)}: {printable(wrong)}"
         if text not in self.problems:
             self.problems.append(text)

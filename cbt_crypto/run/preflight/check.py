@@ -142,9 +142,13 @@ def survey_campaign(campaign: Campaign, engine: Engine, cells: Sequence[Cell]) -
     wanted = [*needs_of(campaign, cells), *engine.requirements(campaign)]
     remote = engine.remote(campaign.cluster)
     answers = survey(remote, reachable, wanted) if reachable else []
-    of_file = [HostFinding(campaign.title, "", "", warning=w) for w in cautions(campaign, cells)]
     unnamed = [HostFinding(host, "ssh", "no", why) for host, why in unknown.items()]
-    return [*unnamed, *answers, *of_file]
+    return [*unnamed, *answers, *of_file(campaign, cells)]
+
+
+def of_file(campaign: Campaign, cells: Sequence[Cell]) -> list[HostFinding]:
+    """What is to be said of the file, whatever hosts answer."""
+    return [HostFinding(campaign.title, "", "", warning=w) for w in cautions(campaign, cells)]
 
 
 def checks(campaign: Campaign, cells: Sequence[Cell], stacks: Sequence[Stack]) -> list[Requirement]:

@@ -221,8 +221,8 @@ def test_cluster(problems_of: Problems, cluster: Any, key: str, sentence: str) -
             "unknown key; write it in settings: {osd_memory_target: ...}",
         ),
         (
-            {"public_network": "10.0.0.0/8"},
-            "cluster.public_network",
+            {"osd_op_queue": "wpq"},  # it was meant for osds_per_node, which is as long
+            "cluster.osd_op_queue",
             "unknown key; docs/file.md lists all; options of Ceph go to conf_file, or to "
             "ceph_options",
         ),
@@ -263,6 +263,19 @@ def test_values_that_do_not_go_together(
     problems_of: Problems, cluster: Any, key: str, sentence: str
 ) -> None:
     assert problems_of(cluster=cluster)[key] == sentence
+
+
+def test_what_named_workloads_share_is_wrong_once_and_where_it_stands(
+    problems_of: Problems,
+) -> None:
+    """`time: 60s` was wrong twice, at keys and in lines where it was not written."""
+    workloads = {"small": {"op_size": 4096}, "large": {"op_size": 65536}}
+    section = {"time": "60s", "workloads": workloads}
+    found, said = one(problems_of(benchmarks={"rbd_single_client": section}))
+    assert found == "benchmarks.rbd_single_client.time" and said.endswith("; write 60")
+    section = {"workloads": {**workloads, "large": {"op_size": 65536, "time": "60s"}}}
+    found, said = one(problems_of(benchmarks={"rbd_single_client": section}))
+    assert found == "benchmarks.rbd_single_client.workloads.large.time"
 
 
 def test_a_pool_has_as_many_groups_for_placement(campaign_of: Callable[..., Campaign]) -> None:
@@ -371,6 +384,7 @@ def test_a_section_of_ceph_options_is_a_mapping_of_names(
         ),
         ({"bs": 4096}, "bs", 'unknown key; did you mean "op_size"?'),
         ({"precision": 0.02}, "precision", "unknown key; write it in time: {precision: ...}"),
+        ({"workload": {"a": {}}}, "workload", 'unknown key; did you mean "workloads"?'),
         ({"time": {"precision": 2}}, "time.precision", "must be a text, not 2; write 2%"),
         ({"op_size": []}, "op_size", "is an empty list; give at least one value"),
         ({"iodepth": True}, "iodepth", "must be a whole number, not true"),

@@ -72,6 +72,24 @@ def test_odd_pools_are_said(campaign_of: Callable[..., Campaign]) -> None:
     assert all(f"warning: {sentence}" in shown.getvalue() for sentence in sentences)
 
 
+def test_a_configuration_without_its_overlay_is_said(campaign_of: Callable[..., Campaign]) -> None:
+    """`Secure messenger: {}` was measured for hours, and cost nothing."""
+    configurations = {"plain": {}, "Secure messenger": {}, "control": {}}
+    campaign = campaign_of(cluster={"configurations": configurations, "baseline": "plain"})
+    assert list(cautions(campaign, [])) == [
+        "cluster.configurations.Secure messenger: is the same as the baseline, plain"
+    ]
+
+
+def test_what_is_formatted_is_said(campaign_of: Callable[..., Campaign]) -> None:
+    """No line of the plan said which drives of which hosts."""
+    hosts = {"osds": ["o0", "o1"], "osds_per_node": 2, "osd_devices": ["/dev/sdb", "/dev/sdc"]}
+    for cluster, is_said in ((hosts, True), ({**hosts, "osd_file_size": "4G"}, False)):
+        shown = io.StringIO()
+        show_plan(plan(campaign_of(cluster=cluster)), Console(file=shown, width=200))
+        assert ("Formats and empties /dev/sdb, /dev/sdc on o0, o1." in shown.getvalue()) == is_said
+
+
 def test_writes_alone_are_no_matter(campaign_of: Callable[..., Campaign]) -> None:
     campaign = _campaign(campaign_of, 16)
     cells = [
