@@ -18,6 +18,7 @@ from cbt_crypto.plan import order
 from cbt_crypto.plan.allocation import Allocation, Planned, advice
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file.checks import origin_of
+from cbt_crypto.plan.file.cluster import at
 from cbt_crypto.plan.layout import cautions, drives_of, site_of
 from cbt_crypto.plan.predict import Durations, Earlier, Forecast, in_words, load_words, predict
 from cbt_crypto.plan.steps import Deploy, Measure, Plan, Prefill, Step
@@ -201,12 +202,11 @@ def _written(plan: Plan) -> str:
     """Which block devices of which hosts a run writes to; hosts with the same ones together."""
     cluster = plan.campaign.cluster
     drives = {cell.scenario.drive_name for cell in plan.to_measure}
-    osds = site_of(cluster).osds if None in drives else ()
-    by_host = grouped((
-        *((osd.host, device) for osd in osds if not osd.is_existing for device in osd.devices),
-        *((one.host, on) for one in drives_of(cluster) if one.name in drives
-          for on in one.devices),
-    ))  # fmt: skip
+    deployed = () if cluster.use_existing or None not in drives else plan.to_measure
+    variants = dict.fromkeys(cell.variant for cell in deployed)
+    places = [(osd.host, osd.devices) for v in variants for osd in site_of(at(cluster, v)).osds]
+    places += [(one.host, one.devices) for one in drives_of(cluster) if one.name in drives]
+    by_host = grouped((host, device) for host, devices in places for device in devices)
     alike = grouped((tuple(dict.fromkeys(on)), host) for host, on in by_host.items())
     return "; ".join(f"{', '.join(on)} on {', '.join(hosts)}" for on, hosts in alike.items())
 

@@ -130,8 +130,8 @@ def _steps(rows: Sequence[ReportCell], section: Section) -> Iterator[Optional[Co
 def caveats(report: Report, metric: Metric = BY_KEY["iops"]) -> tuple[str, ...]:
     """What must be read beside any figure: the control, the proofs, and what limits the answer."""
     of = "" if metric.key == "iops" else f" of {metric.label}"
-    told = (*_control(report, of, metric.key), *_proved(report), *_emulated(report))
-    return (*told, *report.limits)
+    said = (_control(report, of, metric.key), _proved(report), _emulated(report), report.limits)
+    return tuple(chain.from_iterable(said))
 
 
 def _rows(report: Report) -> Iterator[_Row]:

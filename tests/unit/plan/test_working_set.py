@@ -88,6 +88,13 @@ def test_what_is_formatted_is_said(campaign_of: Callable[..., Campaign]) -> None
         shown = io.StringIO()
         show_plan(plan(campaign_of(cluster=cluster)), Console(file=shown, width=200))
         assert ("Formats and empties /dev/sdb, /dev/sdc on o0, o1." in shown.getvalue()) == is_said
+    drives = {"fast": {"host": "o0", "device": "/dev/sdx"},
+              "slow": {"host": "o1", "device": "/dev/sdy"}}  # fmt: skip
+    of_each = {"clients": ["o0", "o1"], "drives": drives, "osd_drives": ["fast", "slow"],
+               "osds": [], "osds_per_node": 1, "replication": 1}  # fmt: skip
+    shown = io.StringIO()
+    show_plan(plan(campaign_of(cluster=of_each)), Console(file=shown, width=200))
+    assert "Formats and empties /dev/sdx on o0; /dev/sdy on o1." in shown.getvalue()
 
 
 def test_writes_alone_are_no_matter(campaign_of: Callable[..., Campaign]) -> None:
