@@ -64,7 +64,7 @@ def layers(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> Layers:
 
 def test_a_partition_lies_on_its_disk(layers: Layers) -> None:
     assert layers.below("8:1") == [
-        {"device": "8:1", "name": "sda1"},
+        {"device": "8:1", "name": "sda1", "on": "8:0"},
         {"device": "8:0", "name": "sda"},
     ]
 
@@ -79,6 +79,7 @@ def test_a_mapping_on_a_volume_on_a_partition(tree: Tree, layers: Layers) -> Non
             "mapping": "secret",
             "uuid": "CRYPT-LUKS2-def-secret",
             "table": "table of 253:1",
+            "on": "253:0",
         },
         {
             "device": "253:0",
@@ -86,8 +87,9 @@ def test_a_mapping_on_a_volume_on_a_partition(tree: Tree, layers: Layers) -> Non
             "mapping": "volume",
             "uuid": "LVM-abc",
             "table": "table of 253:0",
+            "on": "8:1",
         },
-        {"device": "8:1", "name": "sda1"},
+        {"device": "8:1", "name": "sda1", "on": "8:0"},
         {"device": "8:0", "name": "sda"},
     ]
 
