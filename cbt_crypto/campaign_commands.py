@@ -60,10 +60,11 @@ def check(
     plan(campaign)
     devices.check_distinct(campaign, cells)
     preflight.check_cells(campaign, cells)
-    answers = preflight.of_file(campaign, cells)
     if hosts:
         engine = choose(checkout)
         answers = preflight.survey_campaign(campaign, engine, cells)
+    else:
+        answers = preflight.of_file(campaign, cells)
     if as_json:
         is_good, found = not any(answer.error for answer in answers), list(map(asdict, answers))
         document = {"format": 1, "file": str(config_file), "ok": is_good, "findings": found}
@@ -71,8 +72,7 @@ def check(
     elif hosts:
         _print_table(engine.remote(campaign.cluster), campaign, answers, fix_commands)
     else:
-        for answer in answers:
-            say(f"warning: {answer.host}: {answer.warning}")
+        table.show(answers, Console())
     if any(answer.error for answer in answers):
         sys.exit(UsageError.exit_status)
     if hosts:

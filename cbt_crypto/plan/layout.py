@@ -74,6 +74,18 @@ def drives_of(cluster: ClusterSection) -> tuple[Drive, ...]:
     return tuple(drives)
 
 
+def drives_used(campaign: Campaign, cells: Iterable[Cell]) -> tuple[Drive, ...]:
+    """The drives that `cells` work on."""
+    used = {cell.scenario.drive_name for cell in cells}
+    return tuple(drive for drive in drives_of(campaign.cluster) if drive.name in used)
+
+
+def sites_of(campaign: Campaign, cells: Iterable[Cell]) -> list[Site]:
+    """The cluster's places in each variant that `cells` are measured in."""
+    variants = dict.fromkeys(cell.variant for cell in cells)
+    return [site_of(at(campaign.cluster, variant)) for variant in variants]
+
+
 def whole_site(campaign: Campaign) -> Site:
     """All places of a campaign: its cluster's, its drives, and what overlays change of hosts."""
     site = replace(site_of(campaign.cluster), drives=drives_of(campaign.cluster))
@@ -168,7 +180,7 @@ def copies(cluster: ClusterSection, pool: Optional[PoolProfile]) -> float:
 
 
 def cautions(campaign: Campaign, cells: Iterable[Cell]) -> Iterator[str]:
-    """A sentence for each odd pool, and each scenario whose reads memory can serve."""
+    """What of the file makes figures mean less: pools, configurations, reads that memory serves."""
     yield from () if campaign.cluster.use_existing else _of_pools(at(campaign.cluster))
     own, baseline = campaign.cluster.configurations, str(campaign.baseline)
     for name in own:

@@ -18,8 +18,7 @@ from cbt_crypto.plan import order
 from cbt_crypto.plan.allocation import Allocation, Planned, advice
 from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file.checks import origin_of
-from cbt_crypto.plan.file.cluster import at
-from cbt_crypto.plan.layout import cautions, drives_of, site_of
+from cbt_crypto.plan.layout import cautions, drives_used, site_of, sites_of
 from cbt_crypto.plan.predict import Durations, Earlier, Forecast, in_words, load_words, predict
 from cbt_crypto.plan.steps import Deploy, Measure, Plan, Prefill, Step
 from cbt_crypto.plan.steps import plan as planned
@@ -200,12 +199,10 @@ def _summary(plan: Plan) -> str:
 
 def _written(plan: Plan) -> str:
     """Which block devices of which hosts a run writes to; hosts with the same ones together."""
-    cluster = plan.campaign.cluster
-    drives = {cell.scenario.drive_name for cell in plan.to_measure}
-    deployed = () if cluster.use_existing or None not in drives else plan.to_measure
-    variants = dict.fromkeys(cell.variant for cell in deployed)
-    places = [(osd.host, osd.devices) for v in variants for osd in site_of(at(cluster, v)).osds]
-    places += [(one.host, one.devices) for one in drives_of(cluster) if one.name in drives]
+    of_cluster = [cell for cell in plan.to_measure if cell.scenario.drive_name is None]
+    sites = sites_of(plan.campaign, of_cluster)
+    places = [(osd.host, osd.devices) for site in sites for osd in site.osds]
+    places += [(one.host, one.devices) for one in drives_used(plan.campaign, plan.to_measure)]
     by_host = grouped((host, device) for host, devices in places for device in devices)
     alike = grouped((tuple(dict.fromkeys(on)), host) for host, on in by_host.items())
     return "; ".join(f"{', '.join(on)} on {', '.join(hosts)}" for on, hosts in alike.items())

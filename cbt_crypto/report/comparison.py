@@ -199,10 +199,9 @@ def _by_hardware(
     said = _of_the_runs(by_archive, told, plans)
     runs = [run for of_archive in by_archive.values() for run in of_archive]
     together = Archive(Folder(Path()), plan, environment, (*problems, *unlike))
-    named, tested = {name: name for name in archives}, None
-    if others:
-        usually = replace(options, baseline=None, only=(), anonymize=False)
-        tested = _by_hardware(archives, usually, {})
+    named = {name: name for name in archives}
+    usual_options = replace(options, baseline=None, only=(), anonymize=False)
+    tested = _by_hardware(archives, usual_options, {}) if others else None
     report = _told_apart(assemble(together, joint, runs, options, tested), named, environment)
     return replace(report, headline=(*report.headline, *said, *sentences(report)))
 

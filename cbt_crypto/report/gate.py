@@ -221,7 +221,7 @@ def _answer_of_row(
     name, key = cell.in_legend, question.metric.key
     comparison = cell.comparisons.get(key)
     if cell.state != "measured" or comparison is None:
-        nothing = f"{question.metric.label}: none of it or of its baseline, or the latter is 0"
+        nothing = f"{question.metric.label}: none was recorded of it, or its baseline has none or 0"
         why = cell.withheld.get(key) or cell.reason or nothing
         state = "no answer" if cell.state == "measured" else cell.state
         why = f"{question.metric.label}: {why}" if key in cell.withheld else why

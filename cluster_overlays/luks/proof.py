@@ -10,7 +10,7 @@ from cbt_crypto.cluster_overlays import base
 from cbt_crypto.cluster_overlays.base import Seen, StorageFacts, Watch
 from cbt_crypto.cluster_overlays.luks import mapping as luks_mapping
 from cbt_crypto.cluster_overlays.luks import opal as luks_opal
-from cbt_crypto.cluster_overlays.luks.mapping import CryptTable, OpalTable
+from cbt_crypto.cluster_overlays.luks.mapping import CryptTable, OpalTable, crypt_of
 from cbt_crypto.hosts import shell
 from cbt_crypto.hosts.devices import storage_on_host
 from cbt_crypto.hosts.site import Drive, HostOutputs, Osd, Site, name_of
@@ -137,11 +137,10 @@ def found_fault(
                 return fault
             continue
         for layer in _first_crypts(layers):
-            table = luks_mapping.crypt_of(layer)
+            table = crypt_of(layer)
             if table is None:
-                bare = f"it has {layers[0].get('name')} open, below which is no dm-crypt"
-                is_part = any(map(luks_mapping.crypt_of, layers))
-                return f"{bare} on {layer.get('name')}" if is_part else bare
+                part = f" on {layer.get('name')}" if any(map(crypt_of, layers)) else ""
+                return f"it has {layers[0].get('name')} open, below which is no dm-crypt{part}"
             if difference := table.difference_from(wanted.on(table.device).over(layer), claimed):
                 return f"its dm-crypt on {table.device} {difference}"
     return None

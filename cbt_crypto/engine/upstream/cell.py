@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from cbt_crypto.archive.documents import KEPT
-from cbt_crypto.archive.files import cell_path
+from cbt_crypto.archive.files import cell_path, write_whole
 from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.engine import contract
 from cbt_crypto.engine.contract import CellWork
@@ -195,7 +195,7 @@ def take_json(directory: Path) -> None:
         begin = _BEGIN.search(text)
         end = begin and _END.search(text, begin.end())
         if begin and end:
-            target.write_text(text[begin.start() : end.end()], encoding="utf-8")
+            write_whole(target, text[begin.start() : end.end()])
 
 
 def mask(directory: Path) -> None:

@@ -148,8 +148,8 @@ class Layers:
         for fields in mounts(str(self.root / "proc/self/mountinfo")):
             kind, source = fields[fields.index("-") + 1 :][:2]
             if fields[2] == device:
-                layer = {"device": device, "name": kind}  # type: Layer
                 lower = number_at(source)
+                layer = {"device": device, "name": kind, **({"on": lower} if lower else {})}  # type: Layer
                 return [layer, *(self.below(lower) if lower else [])]
         return [{"device": device, "name": "unknown"}]
 

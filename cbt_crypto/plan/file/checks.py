@@ -330,12 +330,9 @@ def _sentence(model: type[BaseModel], location: KeyPath, detail: Mapping[str, An
         if below := [n for n in names if key in _names_at(schema, (*location[:-1], n))]:
             return f"unknown key; write it in {below[0]}: {{{key}: ...}}"
         also = _ALSO.get(key, key)
-        # Options of Ceph are like none of ours, but look so.
-        of_cluster = "conf_file" in names
-        meant = nearest(also if also in names else key, names, 0.72 if of_cluster else 0.5)
-        if of_cluster and meant.startswith("valid are"):
-            meant = "docs/file.md lists all; options of Ceph go to conf_file, or to ceph_options"
-        return f"unknown key; {meant}"
+        # Options of Ceph are like none of the cluster's, but look so.
+        so_like = (0.72, _OF_CEPH) if "conf_file" in names else ()
+        return f"unknown key; {nearest(also if also in names else key, names, *so_like)}"
     if kind == "missing":
         return "is missing; docs/file.md describes it"
     if kind == "too_short":
@@ -354,6 +351,7 @@ def _sentence(model: type[BaseModel], location: KeyPath, detail: Mapping[str, An
     return f"{message[:1].lower()}{message[1:]}{shown}{hint}"
 
 
+_OF_CEPH = "docs/file.md lists all; options of Ceph go to conf_file, or to ceph_options"
 #: What fio, and people, call keys.
 _ALSO = {"bs": "op_size", "blocksize": "op_size", "rw": "mode", "ramp_time": "ramp",
          "runtime": "time", "rounds": "iterations", "runs": "iterations",
@@ -396,13 +394,13 @@ def _hint(kind: str, location: KeyPath, given: Any) -> str:
     return f"; write {number}" if number else ""
 
 
-def nearest(name: str, names: Iterable[str], likeness: float = 0.5) -> str:
-    """A question with the name that was probably meant, or all that there are, or that none is."""
+def nearest(name: str, names: Iterable[str], likeness: float = 0.5, otherwise: str = "") -> str:
+    """A question with the name that was meant; else `otherwise`, or all there are, or none."""
     names = list(names)
     if not names:
         return "it takes none; leave it out"
     near = difflib.get_close_matches(name, names, n=1, cutoff=likeness)
-    return f'did you mean "{near[0]}"?' if near else f"valid are: {', '.join(names)}"
+    return f'did you mean "{near[0]}"?' if near else otherwise or f"valid are: {', '.join(names)}"
 
 
 def kind_of(value: Any) -> str:

@@ -415,11 +415,9 @@ def memory_sentences(tables: Iterable[Table]) -> Iterator[str]:
     mostly = [percent for percent in mostly if percent >= MOSTLY_PERCENT]
     if mostly:
         ends = " to ".join(dict.fromkeys(f"{end:.0f}" for end in (min(mostly), max(mostly))))
-        yield (
-            f"{len(mostly)} of {counted(len(cells), 'row')} of reads took {ends} % from OSDs' "
-            "memory and not from drives; larger volumes, or a smaller osd_memory_target, measure "
-            "drives"
-        )
+        rows = f"{len(mostly)} of {counted(len(cells), 'row')} of reads"
+        larger = "larger volumes, or a smaller osd_memory_target, measure drives"
+        yield f"{rows} took {ends} % from OSDs' memory and not from drives; {larger}"
 
 
 def unlike_in_cpus(runs: Sequence[Run], base: Sequence[Run]) -> Iterator[str]:

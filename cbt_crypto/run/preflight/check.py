@@ -25,7 +25,7 @@ from cbt_crypto.plan.cells import Cell
 from cbt_crypto.plan.file import Campaign
 from cbt_crypto.plan.file.checks import origin_of
 from cbt_crypto.plan.file.cluster import at
-from cbt_crypto.plan.layout import cautions, cell_site, copies, drives_of, site_of
+from cbt_crypto.plan.layout import cautions, cell_site, copies, drives_used, site_of, sites_of
 from cbt_crypto.run.cell.conditions import hosts_of
 from cbt_crypto.run.preflight.survey import HostFinding, facts, survey, version_facts
 from cbt_crypto.run.targets import target_of
@@ -80,9 +80,7 @@ def requirements(campaign: Campaign, cells: Sequence[Cell]) -> list[Requirement]
 
 def site_with_drives(campaign: Campaign, cells: Sequence[Cell]) -> Site:
     """All places that `cells` work on."""
-    used = {cell.scenario.drive_name for cell in cells}
-    drives = tuple(drive for drive in drives_of(campaign.cluster) if drive.name in used)
-    return replace(site_of(campaign.cluster), drives=drives)
+    return replace(site_of(campaign.cluster), drives=drives_used(campaign, cells))
 
 
 def root_needed(campaign: Campaign, stacks: Sequence[Stack], site: Site) -> list[Requirement]:
@@ -154,8 +152,7 @@ def of_file(campaign: Campaign, cells: Sequence[Cell]) -> list[HostFinding]:
 def checks(campaign: Campaign, cells: Sequence[Cell], stacks: Sequence[Stack]) -> list[Requirement]:
     """All that is looked at on the hosts."""
     cluster, site = campaign.cluster, site_with_drives(campaign, cells)
-    variants = dict.fromkeys(cell.variant for cell in cells)
-    sites = [replace(site_of(at(cluster, variant)), drives=site.drives) for variant in variants]
+    sites = [replace(one, drives=site.drives) for one in sites_of(campaign, cells)]
     needs: list[Requirement] = [
         *facts(site, cluster.user, _data_bytes_per_osd(campaign, cells)),
         *version_facts(_versions(campaign, cells)),

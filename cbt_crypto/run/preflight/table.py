@@ -18,12 +18,12 @@ from cbt_crypto.units import grouped
 
 
 def show(findings: Sequence[HostFinding], console: Console) -> None:
-    """Print the table, then a line for each red field, then for each yellow one."""
+    """Print the table of hosts, then a line for each error, then for each warning."""
     boundless = Console(file=console.file, width=10_000)
     wide = console if console.is_terminal else boundless
-    table = _across(findings)
-    fits = boundless.measure(table).maximum <= wide.width
-    wide.print(table if fits else _down(findings))
+    if (table := _across(findings)).row_count:
+        fits = boundless.measure(table).maximum <= wide.width
+        wide.print(table if fits else _down(findings))
     for style, name, sentences in (
         ("red", "error", [(f.host, f.error) for f in findings if f.error]),
         ("yellow", "warning", [(f.host, f.warning) for f in findings if f.warning]),

@@ -332,7 +332,9 @@ def test_what_is_not_encrypted_is_told_by_part() -> None:
         assert found == "its DB device is none that it has open"
 
 
-def test_an_osd_of_which_a_part_is_not_encrypted_is_not_proved(tmp_path: Path) -> None:
+def test_an_osd_of_which_a_part_is_not_encrypted_is_not_proved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A volume over a mapping and a bare disk, as lvmcache on a plain SSD: one was enough."""
     wanted = Luks()._wanted()
     assert isinstance(wanted, CryptTable)
@@ -352,8 +354,8 @@ def test_an_osd_of_which_a_part_is_not_encrypted_is_not_proved(tmp_path: Path) -
             (virtual / name / "slaves" / slave).symlink_to(virtual / slave)
         (tmp_path / "sys/dev/block").mkdir(parents=True, exist_ok=True)
         (tmp_path / "sys/dev/block" / number).symlink_to(virtual / name)
+    monkeypatch.setattr(Layers, "table", lambda _, number: tables.get(number, ""))
     layers = Layers(str(tmp_path))
-    layers.table = lambda number: tables.get(number, "")  # type: ignore[method-assign]
     faults = {n: found_fault(facts(*layers.below(n)), wanted, (), ("data",)) for n in made}
     bare = "it has {} open, below which is no dm-crypt"
     assert faults == {

@@ -113,7 +113,8 @@ def test_the_usual_place_for_a_pack_s_report(
         assert result.exit_code == 0 and (place / "report.html").exists()
         return
     assert (result.exit_code, result.output.count("\n")) == (2, 1)
-    assert result.output.startswith("sent-report") and "name another" in result.output
+    place_said = "sent-report/report.json: " if planted == "thesis" else "sent-report: "
+    assert result.output.startswith(place_said) and "name another" in result.output
     assert (place / "report.json").read_text() == "mine"
 
 

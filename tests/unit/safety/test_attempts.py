@@ -400,7 +400,7 @@ def test_a_link_in_place_of_a_file_of_the_archive_is_not_written_through(tmp_pat
     cluster = SimpleNamespace(config={})
     made = SimpleNamespace(_common=shared, run_dir="", archive_dir=str(cell), cluster=cluster,
                            config={"a": 1})  # fmt: skip
-    common.Benchmark.initialize(made)  # type: ignore[arg-type]
+    common.Benchmark.initialize(made)
     assert precious.read_text() == "kept"
     assert "user: x" in (results / "cbt_config.yaml").read_text()
     assert "a: 1" in (cell / "benchmark_config.yaml").read_text()
