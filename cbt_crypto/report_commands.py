@@ -128,22 +128,17 @@ def report(
             say(f"no browser is here; open {page}")
 
 
-def _check_other(out_dir: Path, archive: Optional[Path] = None) -> None:
-    """Raise UsageError for another archive, whose report this one's would replace."""
-    is_its_own = archive is not None and out_dir.resolve() == archive.resolve()
-    if (out_dir / "results" / "plan.json").exists() and not is_its_own:
-        raise UsageError(
-            f"{out_dir}: is another archive, with a report of its own; name another -o"
-        )
-
-
 def _check_named(out_dir: Path, archive: Optional[Path] = None, more: Sequence[str] = ()) -> None:
     """Raise UsageError for an `-o` in which more than a report of ours would be replaced."""
     from cbt_crypto.report.files import check_replaced  # noqa: PLC0415
 
-    _check_other(out_dir, archive)
-    if archive is None or out_dir.resolve() != archive.resolve():
-        check_replaced(out_dir, more)
+    if archive is not None and out_dir.resolve() == archive.resolve():
+        return
+    if (out_dir / "results" / "plan.json").exists():
+        raise UsageError(
+            f"{out_dir}: is another archive, with a report of its own; name another -o"
+        )
+    check_replaced(out_dir, more)
 
 
 def _place_of(pack: Path, built: Report) -> Path:
@@ -166,7 +161,7 @@ def _place_of(pack: Path, built: Report) -> Path:
 def _opened(path: Path) -> contextlib.AbstractContextManager[Pack]:
     """Under a name by which what a killed process left is found and removed."""
     directories.clear_dead()
-    return opened(path, directories.prefix("pack"))
+    return opened(path, directories.prefix("pack"), directories.temporary_place())
 
 
 def _browser() -> str:
@@ -184,7 +179,7 @@ def _print(browser: str, built: Report, place: Path, paper: str) -> None:
     from cbt_crypto.report.page import page as page_of  # noqa: PLC0415
 
     target = place / "report.pdf"
-    scratch = tempfile.mkdtemp(prefix=directories.prefix("pdf"))
+    scratch = tempfile.mkdtemp(prefix=directories.prefix("pdf"), dir=directories.temporary_place())
     try:
         # Not in its place, where others may have put a link, or a page that shows root's files.
         page, printed = Path(scratch, "report.html"), Path(scratch, "report.pdf")

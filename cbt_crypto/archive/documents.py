@@ -9,7 +9,7 @@ from typing import Annotated, Any, Optional, TypeVar, Union
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from cbt_crypto.archive.files import Malformed, check_values
+from cbt_crypto.archive.files import Malformed, check_values, first_fault
 
 #: The newest layout that this version reads.
 FORMAT = 1
@@ -107,6 +107,13 @@ class PlanDocument(_OfFormat):
         if self.baseline is None and self.cells:
             return Baseline(value=self.cells[0].configuration)
         return self.baseline
+
+    @property
+    def cluster(self) -> Mapping[str, Any]:
+        """The file's section of the cluster, with what watches its hosts; empty if not known."""
+        told = self.document.get("cluster")
+        watchers = {"monitoring_profiles": self.document.get("monitoring_profiles")}
+        return {**told, **watchers} if isinstance(told, Mapping) else {}
 
 
 #: The kind of a process whose output is in the archive and is not read.
@@ -312,7 +319,7 @@ UPGRADED = ("ceph", "kernel", "openssl", "fio", "cryptsetup", "cbt-crypto")
 CHANGED = {"cpu_model": "CPU", "threads": "threads", "memory_bytes": "memory", "smt": "SMT",
            "governor": "governor", "tuned": "TuneD profile", "cstates": "C-states",
            "mitigations": "mitigations", "command_line": "kernel command line",
-           "networks": "network cards"}  # fmt: skip
+           "networks": "network cards", "monitoring": "monitoring_profiles"}  # fmt: skip
 
 
 class Environment(_OfFormat):
@@ -359,10 +366,9 @@ def parse_document(kind: type[AnyDocument], data: bytes) -> AnyDocument:
     try:
         document = kind.model_validate_json(data)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        key = ".".join(str(part) for part in first["loc"])
-        where = f"{key}: " if key else ""
-        raise Malformed(f"is not as docs/archive.md has it: {where}{first['msg']}") from None
+        raise Malformed(
+            f"is not as docs/archive.md has it: {': '.join(first_fault(error))}"
+        ) from None
     if document.format > FORMAT:
         raise Malformed(
             f"has format {document.format}, newer than the {FORMAT} that this version reads"

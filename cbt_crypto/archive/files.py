@@ -14,9 +14,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, ClassVar, Optional, Union
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Optional, Union
 
 import yaml
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 #: Characters of a sentence about a file.
 _LONGEST = 400
@@ -39,6 +42,12 @@ class Malformed(Exception):
     def __init__(self, sentence: str) -> None:
         text = printable(" ".join(sentence.split()))
         super().__init__(text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ...")
+
+
+def first_fault(error: ValidationError) -> tuple[str, ...]:
+    """The first key that is wrong, unless everything is, and why."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return tuple(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
 
 
 class Unreadable(Malformed):

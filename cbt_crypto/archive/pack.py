@@ -20,7 +20,14 @@ from typing import IO, Any, BinaryIO, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cbt_crypto import __version__
-from cbt_crypto.archive.files import Malformed, check_values, open_below, open_regular, printable
+from cbt_crypto.archive.files import (
+    Malformed,
+    check_values,
+    first_fault,
+    open_below,
+    open_regular,
+    printable,
+)
 from cbt_crypto.errors import RunError, UsageError
 
 #: Of the pack itself; what it holds has formats of its own.
@@ -202,9 +209,9 @@ class Pack:
 
 
 @contextlib.contextmanager
-def opened(path: Path, prefix: str = _TEMPORARY) -> Iterator[Pack]:
+def opened(path: Path, prefix: str = _TEMPORARY, place: str | None = None) -> Iterator[Pack]:
     """A pack's content in a directory of its own, gone afterwards; UsageError for what is wrong."""
-    with tempfile.TemporaryDirectory(prefix=prefix) as directory:
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=place) as directory:
         try:
             with open_regular(path) as stream:
                 size = _checked_size(stream)
@@ -289,9 +296,9 @@ def _manifest(packed: zipfile.ZipFile, files: int) -> Manifest:
     try:
         manifest = Manifest.model_validate_json(data)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        raise Malformed(f"has a manifest that is not valid: {key} {first['msg']}") from None
+        raise Malformed(
+            f"has a manifest that is not valid: {' '.join(first_fault(error))}"
+        ) from None
     if not 1 <= manifest.format <= FORMAT:
         raise Malformed(f"is of format {manifest.format}; a newer cbt-crypto reads it")
     return manifest

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cbt_crypto.archive.documents import Baseline
-from cbt_crypto.archive.files import one_line
+from cbt_crypto.archive.files import first_fault, one_line
 from cbt_crypto.errors import UsageError
 from cbt_crypto.report import text_of
 from cbt_crypto.report.anonymize import safe
@@ -359,6 +359,7 @@ class ConclusionPart(_OpenModel):
     effect: str
     iops: ComparisonPart
     cpu_per_io_percent: Optional[_Figure] = None
+    cpu_per_io: Optional[ComparisonPart] = None
 
 
 class OptionsPart(_OpenModel):
@@ -409,11 +410,9 @@ def reopened(data: bytes) -> Report:
     try:
         document = ReportDocument.model_validate_json(data)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        why = f"{key}: {first['msg']}"
-        if key == "format":
-            why = "is of a newer format; a newer cbt-crypto reads it"
+        key, *_ = fault = first_fault(error)
+        is_newer = key == "format"
+        why = "is of a newer format; a newer cbt-crypto reads it" if is_newer else ": ".join(fault)
         raise UsageError(f"report.json {one_line(why)}") from None
     return _report(document)
 

@@ -215,6 +215,7 @@ class Conclusion:
     effect: str
     iops: Comparison
     cpu_per_io_percent: Optional[float]
+    cpu_per_io: Optional[Comparison] = None
 
 
 @dataclass(frozen=True)

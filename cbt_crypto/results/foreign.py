@@ -155,7 +155,9 @@ def _run(
         configuration=configuration,
     )
     try:
-        of_fio = _from_fio(folder, processes[0].json_file)
+        # Mode, op size and depth: with lists in CBT's file only fio knows them.
+        data = folder.read(processes[0].json_file)
+        of_fio = _of_options(parse_output(data).jobs[0].options) if data else {}
         parameters = {**_upstream_parameters(folder, inner.partition("/")[0]), **of_fio}
     except Malformed as error:
         return Run(planned, dimensions_of(planned), failure=str(error))
@@ -203,12 +205,6 @@ def _upstream_parameters(folder: Folder, workload: str) -> dict[str, Any]:
             of_workload if isinstance(of_workload, Mapping) else {}, workload=workload
         )
     return {one_line(str(key)): value for key, value in parameters.items()}
-
-
-def _from_fio(folder: Folder, name: str) -> dict[str, Any]:
-    """Mode, op size and depth as fio had them: with lists in CBT's file only fio knows."""
-    data = folder.read(name)
-    return _of_options(parse_output(data).jobs[0].options) if data else {}
 
 
 def _of_options(options: Mapping[str, str]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, Optional, Union
 
 from pydantic import Field, model_validator
@@ -180,7 +181,8 @@ class Luks(Overlay):
         return mappings_of(self._below(site), self.devices)
 
     def _below(self, site: Site) -> Site:
-        return preparation.on_volumes(site, self.devices) if self.like else site
+        osds = (preparation.on_volumes(osd, self.devices) for osd in site.osds)
+        return replace(site, osds=tuple(osds)) if self.like else site
 
     def _formatting(self) -> list[str]:
         words = ["--type", self.type]

@@ -232,12 +232,8 @@ def volume_of(osd: Osd, part: str, device: str) -> str:
     return lvm_and_md.path(_group(osd, device), f"osd.{osd.id}-{part}")
 
 
-def on_volumes(site: Site, parts: Sequence[str]) -> Site:
-    """The site with the volumes in place of the devices."""
-    return replace(site, osds=tuple(_on_volumes(osd, parts) for osd in site.osds))
-
-
-def _on_volumes(osd: Osd, parts: Sequence[str]) -> Osd:
+def on_volumes(osd: Osd, parts: Sequence[str]) -> Osd:
+    """The OSD with the volumes in place of the devices."""
     if osd.is_file or osd.is_existing:
         return osd
     paths = {

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cbt_crypto.archive.documents import Count, Number, Whole
-from cbt_crypto.archive.files import Malformed, check_values
+from cbt_crypto.archive.files import Malformed, check_values, first_fault
 
 if TYPE_CHECKING:
     from cbt_crypto.results.readers.histogram import Histogram
@@ -137,7 +137,7 @@ def parse_fio_json(data: bytes) -> FioOutput:
     try:
         output = _Output.model_validate(document)
     except ValidationError as error:
-        raise Malformed(f"is not fio's JSON: {_first_error(error)}") from None
+        raise Malformed(f"is not fio's JSON: {': '.join(first_fault(error))}") from None
     names = _hosts(output.client_stats)
     of_clients = [job for job in output.client_stats if job.jobname != _SUMMARY_JOB]
     known = [*output.jobs, *of_clients]
@@ -171,11 +171,6 @@ def _last_document(text: str) -> tuple[Any, int]:
     if found is None:
         raise Malformed(reason)
     return found
-
-
-def _first_error(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def _hosts(jobs: list[_Job]) -> dict[tuple[Optional[str], Optional[int]], Optional[str]]:

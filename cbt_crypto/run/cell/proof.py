@@ -120,13 +120,11 @@ class CellProof:
         self._is_waived = waived
         self._limit_s = _ANSWERS * shell.answer_limit(site.ceph_cmd)
         self._proving = [] if waived else _proving(stack, site)
-        self._watches: dict[str, Mapping[str, Watch]] = {} if waived else self._proofs_watches()
+        of_daemons = {} if waived else {NAME: watch_daemons(site)}
+        of_overlays = {overlay.name: overlay.watch(below) for overlay, below in self._proving}
+        self._watches = {**of_daemons, **of_overlays}
         self._hosts = tuple({host: None for hosts in self._watches.values() for host in hosts})
         self.evidence = Evidence()
-
-    def _proofs_watches(self) -> dict[str, Mapping[str, Watch]]:
-        of_overlays = {overlay.name: overlay.watch(below) for overlay, below in self._proving}
-        return {NAME: watch_daemons(self._site), **of_overlays}
 
     def begin(self, up_from: UpFrom, further: Looks = MappingProxyType({})) -> Looked:
         """Watch, and probe all overlays in one call with `further` looks; return their output."""

@@ -18,6 +18,7 @@ import click
 import yaml
 from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
+from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
@@ -31,7 +32,7 @@ from cbt_crypto.plan.order import cells_of
 from cbt_crypto.plan.predict import Forecast
 from cbt_crypto.plan.steps import plan
 from cbt_crypto.run.init import hardware, proposed
-from cbt_crypto.run.init.hardware import HostHardware, decimal
+from cbt_crypto.run.init.hardware import HostHardware
 from cbt_crypto.run.init.proposed import Proposal, Start
 from cbt_crypto.run.preflight import check
 from cbt_crypto.run.preflight.survey import HostFinding
@@ -84,8 +85,7 @@ def show_proposal(proposal: Proposal, console: Console) -> None:
 
 
 def _say(console: Console, line: str) -> None:
-    text = "".join(char if char.isprintable() or char == "\n" else "?" for char in line)
-    console.print(Text(text), soft_wrap=True)
+    console.print(Text(printable(line)), soft_wrap=True)
 
 
 _HEADING = "-- Target nodes --"

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Optional
 
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
+from rich.filesize import decimal
 
 from cbt_crypto.errors import UsageError
 from cbt_crypto.hosts import shell
@@ -148,14 +149,6 @@ def read(host: str, text: str) -> HostHardware:
         first = error.errors(include_url=False, include_input=False)[0]
         place = printable(".".join(map(str, first["loc"])))[:200]
         raise ValueError(f"answered with what no host has, at {place or 'its start'}") from None
-
-
-def decimal(size: int) -> str:
-    """A drive's size as its label has it: `1.9 TB`, `960 GB`."""
-    for unit, factor in (("TB", 1e12), ("GB", 1e9)):
-        if size >= factor:
-            return f"{size / factor:.3g} {unit}"
-    return f"{size / 1e6:.3g} MB"
 
 
 def read_hardware(remote: Remote, hosts: Sequence[str], tmp_dir: str) -> list[HostHardware]:

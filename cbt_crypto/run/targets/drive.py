@@ -171,8 +171,9 @@ class DriveProof(Overlay):
         (drive,) = site.drives
         first, last = (look.get(name_of(drive)) for look in looks)
         fault = _made_of(drive, first) or _made_of(drive, last) or _used(last)
-        reason = f"drive {drive.name} on {drive.host}: {fault or _proved_claim(drive, last)}"
-        return Verdict(fault is None, reason, dict(last or {}))
+        seen, on = dict(last or {}), ", ".join(drive.devices)
+        why = fault or f"{seen['note']['program']} had {drive.path} open, which is on {on}"
+        return Verdict(fault is None, f"drive {drive.name} on {drive.host}: {why}", seen)
 
 
 def _made_of(drive: Drive, facts: Optional[StorageFacts]) -> Optional[str]:
@@ -202,8 +203,3 @@ def _used(facts: Optional[StorageFacts]) -> Optional[str]:
     if note["devices"] != [(facts or {})["path"]]:
         return f"{note['program']} had {', '.join(note['devices'])} open"
     return None
-
-
-def _proved_claim(drive: Drive, facts: Optional[StorageFacts]) -> str:
-    note = (facts or {})["note"]
-    return f"{note['program']} had {drive.path} open, which is on {', '.join(drive.devices)}"
