@@ -34,7 +34,7 @@ Value = Union[
 Options = dict[str, dict[str, str]]
 
 #: Sections of which all daemons and clients take something, and what is made of one daemon alone.
-_KINDS = ("global", "mon", "mgr", "osd", "client")
+KINDS = ("global", "mon", "mgr", "osd", "client")
 #: Options that this program, or another overlay, decides: patterns -> what to use instead.
 _DECIDED: Mapping[str, str] = {
     "ms_c*_mode": "name the overlay secure_messenger",
@@ -141,9 +141,9 @@ class CephOptions(Overlay):
     def _check_sections(cls, data: Any) -> Any:
         for section, options in data.items() if isinstance(data, dict) else ():
             kind, _, which = section.partition(".")
-            if section not in _KINDS and not (kind in ("mon", "mgr", "osd") and which):
+            if section not in KINDS and not (kind in ("mon", "mgr", "osd") and which):
                 raise ValueError(
-                    f"{section}: is no section; write {', '.join(_KINDS)} or a daemon, as osd.3"
+                    f"{section}: is no section; write {', '.join(KINDS)} or a daemon, as osd.3"
                 )
             if not options:
                 raise ValueError(f"{section}: is empty; give at least one option, as osd_op_queue")
@@ -346,7 +346,7 @@ class CephOptions(Overlay):
 
     def _wrong(self, site: Site, looks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         # One that the file names, and is not there, runs with nothing.
-        expected = {f"osd.{osd.id}" for osd in site.osds} | {*self._options} - {*_KINDS}
+        expected = {f"osd.{osd.id}" for osd in site.osds} | {*self._options} - {*KINDS}
         if self._of_clients():
             expected |= {f"client on {host}" for host in site.active_clients}
         for look in looks:

@@ -111,12 +111,7 @@ def _percent(cell: Optional[ReportCell], loss: bool) -> str:
     if cell.is_baseline:
         return f"{wording.number(cell.figures.get('iops'))} IOPS"
     iops = cell.comparisons.get("iops")
-    return "-" if iops is None else _in_percent(iops, loss)
-
-
-def _in_percent(compared: Comparison, loss: bool = False) -> str:
-    shown = f"{wording.percent(compared.percent, loss)}{text_of.star(compared)}"
-    return shown if compared.low is None else f"{shown} ({text_of.interval(compared, loss)})"
+    return "-" if iops is None else text_of.in_percent(iops, loss)
 
 
 def side_by_side(report: Report) -> list[Grid]:
@@ -131,7 +126,7 @@ def side_by_side(report: Report) -> list[Grid]:
         texts = [_percent(row.cells.get(place), report.options.loss) for place in places]
         for place in others:
             compared = between.get((row.load, row.name, place))
-            texts.append("-" if compared is None else _in_percent(compared))
+            texts.append("-" if compared is None else text_of.in_percent(compared))
         by_load.setdefault(row.load, []).append([row.name, *texts])
     what = "percent lost" if report.options.loss else "percent of the baseline"
     title = f"Side by side: {what} in each archive"
@@ -164,12 +159,9 @@ def _between(
                 iops = [cell.figures.get("iops") or 0.0 for cell in (one, other)]
                 found[key] = Comparison(100 * iops[0] / iops[1]) if all(iops) else None
             else:
-                found[key] = _change(one, other, _controls(report, (places[0], place)))
+                controls = (report.controls.get(n, ControlState()) for n in (places[0], place))
+                found[key] = _change(one, other, controls)
     return rows, _judged(found)
-
-
-def _controls(report: Report, places: Iterable[str]) -> list[ControlState]:
-    return [report.controls.get(place, ControlState()) for place in places]
 
 
 def _hardware(report: Report, places: Sequence[str]) -> Iterator[Grid]:
@@ -247,10 +239,11 @@ def sentences(report: Report) -> Iterator[str]:
             yield f"{against}: none of {words} is shown to differ; {unseen}."
         else:
             key, most = max(shown.items(), key=lambda one: abs(math.log(one[1].percent / 100)))
+            largest = f"{key[1]}, {key[0]}, {text_of.in_percent(most)} % of {places[0]}'s"
             yield (
                 f"{against}: {len(shown)} of {counted(len(judged), 'percentage')} of the baseline "
                 f"differ by more than chance: hosts, versions, dates or files may cause that. The "
-                f"largest difference: {key[1]}, {key[0]}, {_in_percent(most)} % of {places[0]}'s."
+                f"largest difference: {largest}."
             )
     unlike = [row[0] for grid in _hardware(report, places) for row in grid.sections[0][1]]
     if unlike:
@@ -312,6 +305,7 @@ def history(reports: Mapping[str, Report]) -> tuple[list[Grid], list[Point]]:
     """A table for each workload: its configurations over the archives, in the order of dates."""
     rows = _rows(_dated(reports))
     changes: dict[tuple[str, str, str], Optional[Comparison]] = {}
+    why: dict[str, None] = {}
     for row in rows:
         first, *others = row.cells
         for name in [] if row.is_baseline else others:
@@ -320,7 +314,10 @@ def history(reports: Mapping[str, Report]) -> tuple[list[Grid], list[Point]]:
             # What both have in common says nothing of a change.
             if is_like and not _identities([cell]) & _identities([before]):
                 controls = [reports[one].control() for one in (name, first)]
-                changes[(row.load, row.name, name)] = _change(cell, before, controls)
+                change = _change(cell, before, controls)
+                changes[(row.load, row.name, name)] = change
+                if change is not None and change.p is None:
+                    why |= dict.fromkeys(_forbidding(row, (first, name), change, reports))
     judged = _judged(changes)
     points = [
         _point(row, name, reports[name], judged.get((row.load, row.name, name)))
@@ -337,11 +334,26 @@ def history(reports: Mapping[str, Report]) -> tuple[list[Grid], list[Point]]:
         "that percentage is from the first archive's, in percent of it (72 after 80 is -10.0 %); "
         "* marks more than chance, at 95 % over all rows and archives."
     )
+    notes = (note, f"No verdict: {'; '.join(why)}.") if why else (note,)
     grids = [
-        Grid(f"{load} over time", heads, list(sections.items()), (note,), 4)
+        Grid(f"{load} over time", heads, list(sections.items()), notes, 4)
         for load, sections in by_load.items()
     ]
     return grids, points
+
+
+def _forbidding(
+    row: _Row, names: Iterable[str], change: Comparison, reports: Mapping[str, Report]
+) -> Iterator[str]:
+    """Which of both archives allow no verdict on that change, and by what."""
+    for name in names:
+        own = row.cells[name].comparisons.get("iops")
+        if own is not None and own.p is None:
+            yield f"{name} itself has none on {row.name}"
+        elif own is not None and any(error.is_sequence for error in own.errors):
+            yield f"{name} has turns on one cluster, which say nothing of another day's"
+        elif forbids(reports[name].control(), change):
+            yield f"the control of {name} forbids it"
 
 
 def _point(row: _Row, name: str, report: Report, change: Optional[Comparison]) -> Point:
@@ -360,6 +372,7 @@ def _point(row: _Row, name: str, report: Report, change: Optional[Comparison]) -
 _OF_ALL_ROWS = (
     *("osds_per_node", "osds_per_device", "osd_file_size", "replication", "pool_profiles", "order"),
     *("erasure_profiles", "settings", "conf_file", "auth_cipher", "neighbours", "rebuild", "turns"),
+    "monitoring_profiles",
 )
 
 
@@ -404,7 +417,7 @@ def _texts(point: Point, reports: Mapping[str, Report]) -> list[str]:
     if point.configuration == reports[point.archive].baseline_name:
         percent = "baseline"
     elif point.percent is not None:
-        percent = _in_percent(Comparison(point.percent, point.low, point.high))
+        percent = text_of.in_percent(Comparison(point.percent, point.low, point.high))
     of_first = ""
     if point.of_first_percent is not None:
         change = f"{point.of_first_percent - 100:+.1f}"

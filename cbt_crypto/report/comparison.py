@@ -88,8 +88,7 @@ def _of_the_runs(
     plans: Mapping[str, PlanDocument | None],
 ) -> list[str]:
     """When each was measured, as it `told`; which have runs in common. UsageError for all."""
-    clusters = {n: wording.mapping(p.document.get("cluster")) for n, p in plans.items() if p}
-    said = [f"{words}." for words in files_differ(clusters)]
+    said = [f"{words}." for words in files_differ({n: p.cluster for n, p in plans.items() if p})]
     known = {n: {r.identity for r in of if r.records} for n, of in runs.items()}
     for (one, its), (other, others) in combinations(known.items(), 2):
         same = f"{len(its & others)} of {counted(len(others), 'cell')}"

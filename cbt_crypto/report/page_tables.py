@@ -199,8 +199,8 @@ def _effect(conclusion: Optional[Conclusion], loss: bool) -> Element:
         E.SPAN(E.CLASS("small"), change(conclusion, loss)),
     ]
     if conclusion.cpu_per_io_percent is not None:
-        times = f"CPU per IO x {conclusion.cpu_per_io_percent / 100:.2f}"
-        parts += [E.BR(), E.SPAN(E.CLASS("small"), times)]
+        cpu = conclusion.cpu_per_io or Comparison(conclusion.cpu_per_io_percent)
+        parts += [E.BR(), E.SPAN(E.CLASS("small"), f"CPU per IO {text_of.in_percent(cpu)} %")]
     return E.TD(*parts)
 
 

@@ -87,6 +87,12 @@ def star(comparison: Comparison) -> str:
     return "*" if comparison.differs else ""
 
 
+def in_percent(comparison: Comparison, loss: bool = False) -> str:
+    """`81.24* (80.1 to 82.4)`."""
+    shown = f"{wording.percent(comparison.percent, loss)}{star(comparison)}"
+    return shown if comparison.low is None else f"{shown} ({interval(comparison, loss)})"
+
+
 def verdicts(report: Report) -> str:
     """What stars and intervals mean, together and one by one."""
     if not any(cell.comparisons for cell in report.cells if not cell.is_baseline):

@@ -281,8 +281,12 @@ _MUST_BE = {
     "bool_type": "must be true or false",
     "dict_type": "must be a mapping of names to values",
     "model_type": "must be a mapping of names to values",
+    "bool_parsing": "must be true or false",
     "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
     "float_type": "must be a number",
+    "float_parsing": "must be a number",
     "list_type": "must be a list",
     "string_type": "must be a text",
 }

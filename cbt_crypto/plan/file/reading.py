@@ -17,7 +17,7 @@ from cbt_crypto.archive.folder import CLUSTER_DIMENSIONS
 from cbt_crypto.benchmarks import SCENARIOS
 from cbt_crypto.benchmarks.base import Scenario
 from cbt_crypto.benchmarks.upstream import OfUpstream
-from cbt_crypto.cluster_overlays import OVERLAYS
+from cbt_crypto.cluster_overlays import OVERLAYS, ceph_options
 from cbt_crypto.cluster_overlays.base import Overlay
 from cbt_crypto.cluster_overlays.pools import Pools
 from cbt_crypto.cluster_overlays.stack import Stack
@@ -372,7 +372,12 @@ def _overlays(
 ) -> tuple[Overlay, ...]:
     checked = []
     for name, options in overlays.items():
-        if file.known((*path, name), name, "overlay", OVERLAYS):
+        of_ceph = name.partition(".")[0] in ceph_options.KINDS
+        inside = [one for one, model in OVERLAYS.items() if name in model.model_fields]
+        if name not in OVERLAYS and (inside or of_ceph):
+            place = "ceph_options" if of_ceph else inside[0]
+            file.problem((*path, name), f"is no overlay; write it in {place}: {{{name}: ...}}")
+        elif file.known((*path, name), name, "overlay", OVERLAYS):
             checked.append(file.model(OVERLAYS[name], (*path, name), options))
     return tuple(overlay for overlay in checked if overlay is not None)
 

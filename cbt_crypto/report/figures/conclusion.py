@@ -19,6 +19,7 @@ from cbt_crypto.results.cell.run import Run
 MARGIN = 1.0
 #: Throughput lost against the baseline from which on an effect has this name, in percent.
 _BANDS = ((20.0, "High"), (10.0, "Moderate"), (0.0, "Low"))
+_CPU = "osd_cpu_us_per_io"
 #: The largest op size that counts as small, in bytes.
 SMALL = 64 << 10
 
@@ -47,7 +48,8 @@ def conclude(tables: Iterable[Table]) -> tuple[Conclusion, ...]:
             name=cell.name,
             effect=effect(cell.comparisons["iops"]),
             iops=cell.comparisons["iops"],
-            cpu_per_io_percent=getattr(cell.comparisons.get("osd_cpu_us_per_io"), "percent", None),
+            cpu_per_io_percent=getattr(cell.comparisons.get(_CPU), "percent", None),
+            cpu_per_io=cell.comparisons.get(_CPU),
         )
         for table in tables
         for section, cell in table.rows

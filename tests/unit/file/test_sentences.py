@@ -428,6 +428,39 @@ def test_the_limit_of_cells_is_that_of_all_parts(problems_of: Problems) -> None:
     assert "make more than 20000 cells" in said
 
 
+@pytest.mark.parametrize(
+    ("overlays", "where", "wanted"),
+    [
+        ({"osd": {"osd_memory_target": "2G"}}, "osd", "ceph_options: {osd: ...}"),
+        ({"osd.3": {"debug_osd": 1}}, "osd.3", "ceph_options: {osd.3: ...}"),
+        ({"no_read_workqueue": {}}, "no_read_workqueue", "luks: {no_read_workqueue: ...}"),
+    ],
+)
+def test_what_is_inside_an_overlay_is_sent_there(
+    problems_of: Problems, overlays: dict[str, Any], where: str, wanted: str
+) -> None:
+    """`LUKS: {osd: ...}` was answered with "did you mean pools?"."""
+    found, said = one(problems_of(cluster={"configurations": {"A": overlays}}))
+    assert found == f"cluster.configurations.A.{where}"
+    assert said == f"is no overlay; write it in {wanted}"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("key_size", "256b", "must be a whole number, not '256b'"),
+        ("key_size", 256.5, "must be a whole number, not 256.5"),
+        ("no_read_workqueue", "perhaps", "must be true or false, not 'perhaps'"),
+    ],
+)
+def test_a_value_of_another_kind_in_an_overlay(
+    problems_of: Problems, key: str, value: object, said: str
+) -> None:
+    """It was pydantic's own sentence: unable to parse string as an integer."""
+    _, found = one(problems_of(cluster={"configurations": {"A": {"luks": {key: value}}}}))
+    assert found == said
+
+
 def test_an_option_of_an_overlay_that_has_none(problems_of: Problems) -> None:
     configurations = {"Secure": {"secure_messenger": {"cipher": 1}}}
     _, sentence = one(problems_of(cluster={"configurations": configurations}))

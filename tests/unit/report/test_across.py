@@ -37,11 +37,12 @@ def _archive(
     iops: float = 1000.0,
     *,
     control: float = 1.0,
+    rounds: int = 4,
 ) -> Path:
     share = {"LUKS": luks, "control": control}
     campaign = synthetic.SyntheticCampaign(
         scenarios=[synthetic.SyntheticScenario("rbd", 1, 1, (4096,), ("randread", "randwrite"))],
-        configurations=["Plain", "LUKS", "control"], rounds=True, iterations=4, seconds=12,
+        configurations=["Plain", "LUKS", "control"], rounds=True, iterations=rounds, seconds=12,
         load=lambda cell: synthetic.Load(
             iops * share.get(cell.configuration, 1.0)
             * (1 + 0.01 * ((cell.iteration * 7 + seed + len(cell.configuration)) % 3)), 2.0
@@ -182,6 +183,21 @@ def test_what_an_archive_s_control_forbids_is_no_change(
     said = " ".join(compare({"early": early, "late": late}, ReportOptions()).headline)
     forbids = "late against early: no verdict; the control forbids it, and differences below about"
     assert (forbids in said) is (control < 1)
+
+
+def test_a_history_says_why_there_is_no_verdict(synthetic: Any, tmp_path: Path) -> None:
+    """It said "no verdict" and left the reader to open each archive."""
+    paths = {
+        "early": _archive(synthetic, tmp_path / "a", 0.8, 1),
+        "late": _archive(synthetic, tmp_path / "b", 0.6, 2, started=1.8e9, control=0.9),
+        "short": _archive(synthetic, tmp_path / "c", 0.7, 3, started=1.9e9, rounds=3),
+    }
+    grids, _ = history({name: build(path) for name, path in paths.items()})
+    _, why = grids[0].notes
+    assert why.startswith("No verdict: ") and "the control of late forbids it" in why
+    assert "short itself has none on LUKS" in why and "early" not in why
+    alike = {n: _archive(synthetic, tmp_path / n, 0.8, k) for k, n in enumerate("de")}
+    assert len(history({name: build(path) for name, path in alike.items()})[0][0].notes) == 1
 
 
 def test_one_measurement_is_not_two(synthetic: Any, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from cbt_crypto.report import text_of
 from cbt_crypto.report.build import build
 from cbt_crypto.report.document import document
 from cbt_crypto.report.figures.conclusion import change, conclude, effect
@@ -82,6 +83,10 @@ def test_every_output_says_the_same(repeated):
         assert f"{one.effect} ({change(one)})" in printed
         assert f"{one.effect} ({change(one)})" in text
         assert f"{one.effect} {change(one)}" in html
+        # It was "CPU per IO x 1.23", without what chance does to it.
+        assert one.cpu_per_io is not None and one.cpu_per_io.low is not None
+        assert f"CPU per IO {text_of.in_percent(one.cpu_per_io)} %" in html
+        assert plain["cpu_per_io"]["percent"] == plain["cpu_per_io_percent"]
         assert (plain["effect"], plain["iops"]["percent"]) == (one.effect, one.iops.percent)
 
 
