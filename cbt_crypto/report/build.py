@@ -185,7 +185,7 @@ def assemble(
         conclusions=(),
         environment={} if environment is None else environment.model_dump(mode="json"),
         configurations=archive.plan.configurations,
-        cluster=wording.mapping(archive.plan.document.get("cluster")),
+        cluster=archive.plan.cluster,
         emulated_hosts=tuple(name for name, host in hosts.items() if host.emulated),
         notes=(
             *map(str, archive.problems),
@@ -251,8 +251,9 @@ def believed(section: Section, control: Callable[[str], ControlState]) -> Sectio
 
     def row(cell: ReportCell) -> ReportCell:
         compared = {key: of_one(one, key) for key, one in cell.comparisons.items()}
-        iops = compared.get("iops")
-        return replace(cell, comparisons=compared, why=cell.why if iops and iops.differs else ())
+        before, now = (of.get("iops") for of in (cell.comparisons, compared))
+        is_void = before is not None and now is not None and before.differs and not now.differs
+        return replace(cell, comparisons=compared, why=() if is_void else cell.why)
 
     pairs, effects = (
         tuple(replace(pair, iops=of_one(pair.iops)) for pair in of)
@@ -389,7 +390,8 @@ class _Comparer:
             *_warnings(runs, direction, full),
             *self._unlike_baseline(figures, section, runs),
         ]
-        has_verdict = "iops" in compared and compared["iops"].differs
+        iops = compared.get("iops")
+        rows = sum(len(load.cells) - 1 for load in self.loads.values())
         base_runs = section.rows.get(self.baseline, ())
         return ReportCell(
             name=f"{name}, {reason}" if reason == _NOT_PROVED else name,
@@ -405,7 +407,7 @@ class _Comparer:
             runs=runs,
             alone=_alone(section.dimension, value),
             limit="" if limit is None else limit.kind,
-            why=why(runs, base_runs, direction) if has_verdict else (),
+            why=_why(iops, runs, base_runs, direction, rows),
             stages=stages_of(runs, direction),
         )
 
@@ -416,6 +418,7 @@ class _Comparer:
         base = _figures(base_runs, section.direction, (FROM_MEMORY, OVERWRITTEN))
         yield from doubts.from_memory(figures.get(FROM_MEMORY), base.get(FROM_MEMORY))
         yield from doubts.unlike_in_cpus(runs, base_runs)
+        yield from doubts.unlike_in_rate(runs, base_runs)
         yield from doubts.unlike_in_age(figures.get(OVERWRITTEN), base.get(OVERWRITTEN))
 
     def _compared(self, load: Hashable, value: Scalar, key: str) -> Optional[Comparison]:
@@ -430,6 +433,13 @@ class _Comparer:
             if comparison is not None:
                 name = name_of(section.dimension, value)
                 yield Pair(name, name_of(section.dimension, other), comparison)
+
+
+def _why(iops: Optional[Comparison], runs: Sequence[Run], base: Sequence[Run],
+         direction: str, rows: int) -> tuple[str, ...]:  # fmt: skip
+    if iops is None or iops.differs is None:
+        return ()
+    return why(runs, base, direction, 0 if iops.differs else rows)
 
 
 def name_of(dimension: str, value: Scalar) -> str:

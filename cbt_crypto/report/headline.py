@@ -38,6 +38,7 @@ class _Row:
     name: str
     load: str
     iops: Comparison
+    why: tuple[str, ...] = ()
 
     @property
     def lost(self) -> float:
@@ -141,7 +142,7 @@ def _rows(report: Report) -> Iterator[_Row]:
                 iops = cell.comparisons.get("iops")
                 if iops is not None and not cell.is_baseline and not is_control(report, cell):
                     load = load_of(table, section, report.by_scenario)
-                    yield _Row(cell.in_legend, load, iops)
+                    yield _Row(cell.in_legend, load, iops, cell.why)
 
 
 def load_of(table: Table, section: Section, scenarios: Collection[object]) -> str:
@@ -203,6 +204,9 @@ def _undecided(rows: Sequence[_Row]) -> Iterator[str]:
         if of:
             more = f"; and {len(of) - _MOST} more" if len(of) > _MOST else ""
             yield f"{words} {'; '.join(each)}{more}."
+    for row in unclear[:_MOST]:
+        if row.why:
+            yield f"Clear all the same for {row.name}, {row.load}: {row.why[0]}"
 
 
 def _is_little(row: _Row) -> bool:

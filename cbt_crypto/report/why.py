@@ -317,15 +317,22 @@ class Moved:
     is_sure: bool = True
 
 
-def why(runs: Sequence[Run], base: Sequence[Run], direction: str) -> tuple[str, ...]:
+def why(
+    runs: Sequence[Run], base: Sequence[Run], direction: str, beside: int = 0
+) -> tuple[str, ...]:
     """At most three sentences on how a row's IOs differ from the baseline's.
 
-    Empty where one of both has no recording.
+    Empty where one of both has no recording. Of a row whose throughput is not shown to differ, one
+    of `beside` rows, only processors' time that is sure beside all that was looked at of them.
     """
     runs, base = ([run for run in side if run.failure is None] for side in (runs, base))
     if not base or not any(run.recorded.hosts or run.osd_perf for run in runs):
         return ()
     moved = changes(runs, base, direction)
+    if beside:
+        level = _LEVEL / len(RULES) / beside
+        sure = (one for one in moved if one.p is not None and one.p <= level)
+        return tuple(_sentence(one, runs) for one in sure if one.rule.basis == "cpu")[:_MOST]
     return tuple(_sentence(one, runs) for one in moved[:_MOST]) or (NOT_EXPLAINED,)
 
 

@@ -101,6 +101,22 @@ def test_what_moved_most_comes_first_with_its_interval(recorded: Any) -> None:
     assert "limited by one thread (dmcrypt_write on " in luks.warnings[0]
 
 
+def test_processor_time_is_said_where_throughput_has_no_verdict(
+    repeated: Path, recorded: Any
+) -> None:
+    """A noisy machine said nothing at all of LUKS, whose workers took a third of each IO's time."""
+    busy = {**QUIET, "kcryptd": [0, 97, 0, 5, "kworker/u4:1"]}
+    recorded(DMCRYPT)
+    for file in repeated.glob("results/*/id-*/cell.json"):
+        if json.loads(file.read_text())["configuration"] == "control":
+            record(file.parent, busy, ctxt=9000)
+    (section, *_) = build(repeated).tables[0].sections
+    control = next(cell for cell in section.cells if cell.name == "control")
+    assert control.comparisons["iops"].differs is False
+    (only,) = control.why
+    assert only.startswith("CPU of kcryptd per IO +"), "of context switches nothing, sure or not"
+
+
 def test_of_many_short_threads_none_is_the_busiest(recorded: Any) -> None:
     """ "Its busiest thread took 0 % of a core" beside 40 ms of each IO."""
     luks = recorded({**QUIET, "kcryptd": [0, 97, 0, 5, "kworker/u4:1"]})["LUKS"]
