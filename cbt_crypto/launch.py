@@ -227,12 +227,15 @@ def _tell_changes(archive: Path, campaign: Campaign, console: Console) -> None:
     difference = changes(archive, campaign)
     if difference is None:
         return
-    unchanged, anew = difference
+    unchanged, gone, anew = difference
     kept = f"{counted(unchanged, 'cell')} {'is' if unchanged == 1 else 'are'} kept"
     to_run = f"{len(anew)} {'is' if len(anew) == 1 else 'are'} to be run"
     _say(console, f"the campaign has changed: {kept}, {to_run}")
     for cell in anew:
         _say(console, f"  {cell.label}")
+    if gone:
+        moved = f"{counted(gone, 'cell')} that it has no more {'goes' if gone == 1 else 'go'}"
+        _say(console, f"{moved} to results/superseded, and into no report; --only keeps them")
 
 
 def _say(console: Console, text: str) -> None:

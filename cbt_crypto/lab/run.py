@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Optional, Union, cast
 
 import cbt_crypto
-from cbt_crypto.archive.files import one_line
+from cbt_crypto.archive.files import one_line, read_json
 from cbt_crypto.errors import RunError, UsageError
 from cbt_crypto.hosts import ceph_conf, fetch, shell
 from cbt_crypto.lab import access
@@ -28,6 +28,7 @@ from cbt_crypto.plan.layout import site_of
 from cbt_crypto.plan_command import with_conf
 from cbt_crypto.run.locks import locked as archive_locked
 from cbt_crypto.run.resume import check_archive
+from cbt_crypto.units import counted
 
 #: What a checkout may hold and a node does not need.
 _LEFT_OUT = {"__pycache__", ".git", ".venv", ".tox", ".mypy_cache", ".pytest_cache"}
@@ -74,10 +75,22 @@ def bring_results(lab: Lab, node: Node, remote_archive: str, archive: Path) -> N
     if problem is not None:
         raise RunError(f"{node.name}: copying the archive back failed: {problem}")
     results = archive / "results"
+    if lacking := len(_finished(results) - _finished(incoming / "results")):
+        shutil.rmtree(incoming)
+        raise UsageError(
+            f"{archive}: has {counted(lacking, 'finished cell')} that {node.name} of lab {lab.name}"
+            " has not, measured elsewhere since; they stay. Name another -a"
+        )
     if results.exists():
         results.rename(archive / _REPLACED)
     (incoming / "results").rename(results)
     settle(archive)
+
+
+def _finished(results: Path) -> set[bytes]:
+    """What cell.json says of each finished cell, repeated ones included."""
+    paths = results.glob("*/*/cell.json")
+    return {p.read_bytes() for p in paths if (read_json(p) or {}).get("state") == "finished"}
 
 
 def settle(archive: Path) -> None:
@@ -194,7 +207,10 @@ def _checked(lab: Lab, job: LabCampaign) -> LabCampaign:
             f"its hosts are {', '.join(sorted(names))}"
         )
     archive = job.archive.resolve()
-    settle(archive)
+    if any(os.path.lexists(archive / name) for name in (_INCOMING, _REPLACED)):
+        # They may be another lab's that is at work.
+        with archive_locked(archive):
+            settle(archive)
     conf = Path(campaign.cluster.conf_file) if campaign.cluster.conf_file else None
     if conf:
         ceph_conf.read(conf)

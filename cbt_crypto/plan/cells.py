@@ -113,11 +113,13 @@ def measured_cluster(section: ClusterSection) -> dict[str, Any]:
 def definition_of(campaign: Campaign, cluster: dict[str, Any], scenario: Scenario) -> str:
     """A digest of all that a cell measures: options, overlays, and the cluster."""
     overlays = [each for each in campaign.configurations[scenario.configuration] if each.is_present]
-    said = {
+    said: dict[str, Any] = {
         "cluster": cluster,
         "scenario": [scenario.name, scenario.model_dump(mode="json")],
         "overlays": [[overlay.name, overlay.model_dump(mode="json")] for overlay in overlays],
     }
+    if campaign.compared == "drive" and scenario.drive_name == CONTROL:
+        said["repeats"] = campaign.baseline
     return digest(said)
 
 

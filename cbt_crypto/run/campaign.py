@@ -204,7 +204,8 @@ class CampaignRun:
         self._devices = devices.read_identities(self._remote, self.campaign, self.plan.cells)
         devices.check_same(self.archive, self._devices)
         fsid = existing.check_same(self._remote, self.campaign, journal.fsid_before(self.archive))
-        resume.set_aside_strangers(self.archive, self.plan.cells)
+        for directory in list(resume.strangers(self.archive, self.plan.cells)):
+            resume.set_aside(self.archive, directory)
         resume.write_plan(self.archive, self.plan)
         this = this_run(self.archive)
         self._journal.begin(self.campaign, this, self._engine, self._devices, fsid)

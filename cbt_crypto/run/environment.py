@@ -141,6 +141,9 @@ class EnvironmentFile:
         self._remote = remote
         self._engine = engine
         self._drives = drives_of(campaign.cluster)
+        # What watches a host takes some of it.
+        watchers = campaign.document.get("monitoring_profiles")
+        self._monitoring = json.dumps(watchers, sort_keys=True, default=str)
         self._overlays: list[Overlay] = []
         self._confs: dict[str, str] = {}
         self._installed: HostOutputs = {}
@@ -166,6 +169,8 @@ class EnvironmentFile:
         if self._installed != installed:
             everywhere = replace(target.site, drives=self._drives)
             found = collect(self._remote, everywhere, self._engine, self._overlays)
+            for about in found["hosts"].values():
+                about["monitoring"] = self._monitoring
             if self._drives:
                 found["drives"] = describe_drives(self._remote, self._drives)
             noted, changes = self._after(noted, found)

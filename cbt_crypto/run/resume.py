@@ -121,7 +121,7 @@ def check_own(archive: Path) -> None:
     allowed = {0, os.geteuid(), int(caller) if _USER.fullmatch(caller) else 0}
     _check_way(archive.absolute(), allowed)
     if archive.exists():
-        wrong = distrust(archive.stat(), allowed, is_group_ours=True)
+        wrong = distrust(archive.stat(), allowed, is_group_ours=True, groups=_groups())
         if wrong:
             raise UsageError(f"{archive}: {wrong}; copy it, or name another archive with -a")
 
@@ -139,6 +139,11 @@ def _check_names(results: Path) -> None:
             )
 
 
+def _groups() -> list[int]:
+    """Whose members may share an archive; none of them shares what is root's."""
+    return os.getgroups() if os.geteuid() else []
+
+
 def _check_way(archive: Path, allowed: set[int]) -> None:
     """Raise UsageError where another user could put another directory in the archive's place."""
     way = {archive, *archive.parents, *Path(os.path.realpath(archive)).parents}
@@ -146,7 +151,7 @@ def _check_way(archive: Path, allowed: set[int]) -> None:
         status = path.lstat() if os.path.lexists(path) else None
         if status is None or (path == archive and not path.is_symlink()):
             continue
-        if distrust(status, allowed, is_way=True, is_group_ours=True):
+        if distrust(status, allowed, is_way=True, is_group_ours=True, groups=_groups()):
             raise UsageError(
                 f"{archive}: can be replaced by another user, who may write to {path}; "
                 "name another with -a"
@@ -221,23 +226,22 @@ def _is_unused(archive: Path) -> bool:
     )
 
 
-def changes(archive: Path, campaign: Campaign) -> Optional[tuple[int, list[Cell]]]:
-    """Of a changed campaign: how many cells are kept, and those run anew; None if unchanged."""
+def changes(archive: Path, campaign: Campaign) -> Optional[tuple[int, int, list[Cell]]]:
+    """Of a changed campaign: how many cells are kept, how many it has no more, and those run anew;
+    None if unchanged.
+    """
     plan, cells = read_json(archive / "results" / "plan.json"), cells_of(campaign)
     is_same = plan is None or plan.get("document") == _document(campaign)
-    if is_same and not any(_strangers(archive, cells)):
+    aside = {path.relative_to(archive).as_posix() for path in strangers(archive, cells)}
+    if is_same and not aside:
         return None
     finished = finished_cells(archive, cells)
-    return len(finished), [cell for cell in cells if cell.path not in finished]
+    gone = aside - {cell.path for cell in cells}
+    return len(finished), len(gone), [cell for cell in cells if cell.path not in finished]
 
 
-def set_aside_strangers(archive: Path, cells: Sequence[Cell]) -> None:
-    """Move away what was measured by another definition, or is in the file no more."""
-    for directory in list(_strangers(archive, cells)):
-        set_aside(archive, directory)
-
-
-def _strangers(archive: Path, cells: Sequence[Cell]) -> Iterator[Path]:
+def strangers(archive: Path, cells: Sequence[Cell]) -> Iterator[Path]:
+    """What was measured by another definition, or is in the file no more."""
     defined = {cell.path: cell.definition for cell in cells}
     for directory in archive.glob("results/[0-9]*/id-*"):
         path = directory.relative_to(archive).as_posix()

@@ -448,6 +448,15 @@ def _nodes_of_osds(proof: Optional[Proof]) -> Iterator[tuple[str, str]]:
                     yield osd, "all CPUs" if node is None else f"NUMA node {node}"
 
 
+def unlike_in_rate(runs: Sequence[Run], base: Sequence[Run]) -> Iterator[str]:
+    """Whether a row was loaded otherwise than the baseline, whose maximum was measured again."""
+    rates = [sorted({run.rate_iops for run in side if run.rate_iops}) for side in (runs, base)]
+    both = sorted(rates[0] + rates[1])
+    if all(rates) and both[-1] > (1 + RATE_PERCENT / 100) * both[0]:
+        own, other = (" and ".join(f"{rate:,.0f}" for rate in side) for side in rates)
+        yield f"its rate was {own} IOPS, the baseline's {other}: this compares unequal loads"
+
+
 def unlike_in_age(own: Optional[float], base: Optional[float]) -> Iterator[str]:
     """Whether a row's drives were more, or less, written over than the baseline's before it."""
     if own is None or base is None or abs(own - base) <= OVERWRITES:
@@ -502,13 +511,13 @@ def _repeats(configurations: Mapping[str, Any], baseline: Baseline) -> bool:
 class Note:
     """One sentence. `where` names the cells that it is of: `LUKS, random reads`.
 
-    `key` is the sentence without its numbers: those that differ in nothing else are one note.
+    `key` is what is between its numbers: those that differ in nothing else are one note.
     """
 
     number: int
     text: str
     where: str
-    key: str
+    key: tuple[str, ...]
 
 
 #: A number or an OSD; a number that is part of a name or an address tells which one it is.
@@ -517,11 +526,11 @@ _NUMBER = re.compile(r"osd\.\d+|(?<![\w.:/-])[+-]?\d[\d,]*(?:\.\d+)?(?![\w:/-]|\
 
 def notes_of(table: Table) -> list[Note]:
     """Why cells failed and what is doubtful about others, in the order of the cells."""
-    texts: dict[str, list[str]] = {}
-    where: dict[str, dict[str, dict[str, None]]] = {}
+    texts: dict[tuple[str, ...], list[str]] = {}
+    where: dict[tuple[str, ...], dict[str, dict[str, None]]] = {}
     for section, cell in table.rows:
         for text in cell_sentences(cell):
-            key = _NUMBER.sub("#", text)
+            key = tuple(_NUMBER.split(text))
             texts.setdefault(key, []).append(text)
             where.setdefault(key, {}).setdefault(section.label, {})[cell.name] = None
     return [
@@ -555,7 +564,7 @@ def cell_sentences(cell: ReportCell) -> tuple[str, ...]:
 
 def numbers(cell: ReportCell, notes: Sequence[Note]) -> list[int]:
     """Which of its table's notes are of this cell."""
-    keys = {_NUMBER.sub("#", text) for text in cell_sentences(cell)}
+    keys = {tuple(_NUMBER.split(text)) for text in cell_sentences(cell)}
     return [note.number for note in notes if note.key in keys]
 
 

@@ -246,6 +246,7 @@ def estimate(
             of_row.log - of_base.log
             for of_row, of_base in pairs
             if of_row.deployment == of_base.deployment
+            and _took_turns(of_row, of_base, (*values, *base))
         ]
         return _in_turns(on_one_cluster, len(units))
     ratios = [(math.fsum(unit) / len(unit), 0.0) for unit in units]
@@ -345,9 +346,21 @@ def _unrelated(values: Sequence[Value], base: Sequence[Value], why: str) -> Opti
     return Estimate(center, known.half, Level.ROUNDS, basis)
 
 
+def _took_turns(one: Value, other: Value, cells: Iterable[Value]) -> bool:
+    """Whether none of another round came between: with `order: sequential`, and on another day on
+    what stays deployed, one row is measured after the other, and all that changed meanwhile.
+    """
+    first, last = sorted((one.started or 0.0, other.started or 0.0))
+    return not any(
+        first < cell.started < last for cell in cells if cell.started and cell.round != one.round
+    )
+
+
 def _in_turns(differences: Sequence[float], clusters: int) -> Optional[Estimate]:
+    if len(differences) < FEWEST_PAIRS:
+        return None
     estimated = interval(differences)
-    if len(differences) < FEWEST_PAIRS or not math.isfinite(estimated.half):
+    if not math.isfinite(estimated.half):
         return None
     batches = f", averaged {estimated.batch} at a time" if estimated.batch > 1 else ""
     where = "one cluster" if clusters == 1 else f"{clusters} clusters"

@@ -9,14 +9,23 @@ check_cluster() {
     wrong=
     if said=$(ask osd dump 2>&1); then
         room=$(ask df --format json 2> /dev/null | sed 's/{"name"/\n&/g') || room=
+        # A cluster that is full stops everybody who writes to it. Each pool is told all the room
+        # that its OSDs have, so parts of it add up.
+        part=0
         while [ $# != 0 ]; do
-            echo "$said" | grep -q "^pool [0-9]* '$1' " || wrong="has no pool $1; make it"
             left=$(echo "$room" | sed -n "/^{\"name\":\"$1\",/s/.*\"max_avail\":\([0-9]*\).*/\1/p")
-            # A cluster that is full stops everybody who writes to it.
-            [ -z "$left" ] || [ $((left >> 20)) -ge "$2" ] ||
-                wrong="has $((left >> 20)) MiB for pool $1, and volumes take $2; lower vol_size"
+            if ! echo "$said" | grep -q "^pool [0-9]* '$1' "; then
+                wrong="has no pool $1; make it"
+            elif [ "$2" != 0 ] && [ -z "$left" ]; then
+                wrong="does not tell $CLIENT how much room pool $1 has; ceph df has to"
+            elif [ "$2" != 0 ]; then
+                part=$((part + 100 * $2 / ((left >> 20) + 1)))
+            fi
             shift 2
         done
+        [ -n "$wrong" ] || [ "$part" -le 75 ] ||
+            wrong="has too little room: volumes take $part % of what ceph df has left for their \
+pools, and may take 75 %; lower vol_size"
     else
         case $?:$said in
         124:*) wrong="does not answer within $limit s; is it up, and are these its monitors" ;;

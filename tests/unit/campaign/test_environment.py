@@ -157,7 +157,9 @@ def test_an_upgrade_between_two_starts_is_noted(tmp_path: Path, is_measured: boo
         return f"kernel\t{said['kernel']}\nversion.fio\t{said['fio']}\nload\t{said['kernel'][0]}\n"
 
     def start() -> dict[str, Any]:
-        campaign: Any = SimpleNamespace(cluster=ClusterSection(head="a", clients=["a"]))
+        campaign: Any = SimpleNamespace(
+            cluster=ClusterSection(head="a", clients=["a"]), document={}
+        )
         remote = FakeHosts(say).remote()
         file = EnvironmentFile(tmp_path, remote, embedded(), campaign)
         site = Site("/t", "/c", "localhost", (), ())
@@ -225,7 +227,7 @@ def test_what_was_changed_between_two_starts_is_noted(
 ) -> None:
     """A report gave the new hardware and settings for cells of the old ones, too, and no caveat."""
     said = HOST
-    campaign: Any = SimpleNamespace(cluster=ClusterSection(head="a", clients=["a"]))
+    campaign: Any = SimpleNamespace(cluster=ClusterSection(head="a", clients=["a"]), document={})
     site = Site("/t", "/c", "localhost", (), ())
     target: Any = SimpleNamespace(conf_text="", site=site, variant=())
     cell = tmp_path / "results" / "00000000" / "id-0123456789abcdef" / "cell.json"
@@ -252,6 +254,25 @@ def test_what_was_changed_between_two_starts_is_noted(
     assert start() == [], "once"
 
 
+def test_what_watches_hosts_is_noted_where_it_changes(tmp_path: Path) -> None:
+    """Stacks were added midway: rows with and without perf were compared, and nothing said it."""
+    site = Site("/t", "/c", "localhost", (), ())
+    target: Any = SimpleNamespace(conf_text="", site=site, variant=())
+    cell = tmp_path / "results" / "00000000" / "id-0123456789abcdef" / "cell.json"
+    cell.parent.mkdir(parents=True)
+    cell.write_text("{}")
+    section = ClusterSection(head="a", clients=["a"])
+    found = []
+    for watchers in (None, None, {"stacks": {"frequency": 99}}, None):
+        document = {"monitoring_profiles": watchers}
+        campaign: Any = SimpleNamespace(cluster=section, document=document)
+        remote = FakeHosts(lambda host, command: HOST).remote()
+        file = EnvironmentFile(tmp_path, remote, embedded(), campaign)
+        found.append(file.note("A", target))
+    changed = ["localhost: monitoring_profiles"]
+    assert found == [[], [], changed, changed]
+
+
 def test_an_upgrade_while_a_run_goes_on_is_noted(
     tmp_path: Path, programs: Callable[[str, str], Path]
 ) -> None:
@@ -260,7 +281,7 @@ def test_an_upgrade_while_a_run_goes_on_is_noted(
     cell.parent.mkdir(parents=True)
     cell.write_text("{}")
     hosts = FakeHosts(in_a_shell)
-    campaign: Any = SimpleNamespace(cluster=ClusterSection(head="a", clients=["a"]))
+    campaign: Any = SimpleNamespace(cluster=ClusterSection(head="a", clients=["a"]), document={})
     file = EnvironmentFile(tmp_path, hosts.remote(), embedded(), campaign)
     site = Site("/t", "/c", "localhost", (), ())
     target: Any = SimpleNamespace(conf_text="", site=site, variant=())

@@ -586,6 +586,9 @@ pool 1 'device_health_metrics' replicated size 2 min_size 1 crush_rule 0 object_
 pool 2 'rbd' replicated size 2 min_size 1 crush_rule 0 object_hash rjenkins pg_num 16 pgp_num 16
 max_osd 2
 END"""
+#: With room for all that a campaign may want.
+_ROOMY = """case "$*" in *" df "*) echo '{"name":"rbd","max_avail":1125899906842624}'; exit ;; esac
+""" + _DUMP  # fmt: skip
 
 
 def needs_of_existing(campaign: Campaign) -> list[Requirement]:
@@ -635,24 +638,37 @@ def test_why_the_head_is_not_let_in_is_one_sentence(
     assert need.judge(said) == f"the cluster of /etc/ceph/lab.conf {sentence}"
 
 
-@pytest.mark.parametrize("spare", [-1, 0])
+@pytest.mark.parametrize("used", [70, 80, None])
 def test_a_cluster_that_others_write_to_is_not_filled(
-    campaign_of: Make, programs: Callable[[str, str], Path], store: Store, spare: int
+    campaign_of: Make, programs: Callable[[str, str], Path], store: Store, used: Optional[int]
 ) -> None:
-    """A zero too many in vol_size, and the prefill stopped everybody who wrote to the cluster."""
-    campaign = campaign_of(cluster=EXISTING)
+    """A zero too many in vol_size, and the prefill stopped everybody who wrote to the cluster.
+
+    Each of two pools on the same OSDs is told all their room, so what they take adds up.
+    """
+    profiles = {"rbd": {}, "more": {"pg_size": 1, "pgp_size": 1}}
+    section = {**EXISTING, "pool_profiles": profiles}
+    both = [{"op_size": 4096}, {"op_size": 8192, "pool_profile": "more"}]
+    campaign = campaign_of(cluster=section, benchmarks={"rbd_single_client": both})
     volumes = volumes_of(campaign, cells_of(campaign))
+    assert len({volume.pool for volume in volumes}) == 2
     takes = sum(volume.size_mb for volume in volumes)
-    left = (takes + spare << 20) + 5
-    pools = [("rbdx", 1), ("rbd", left)]
-    told = {"pools": [{"name": n, "id": 2, "stats": {"max_avail": size}} for n, size in pools]}
-    answer = json.dumps(told, separators=(",", ":"))
+    left = (100 * takes // (used or 1)) << 20
+    told = {"pools": [{"name": volume.pool, "id": 2, "stats": {"max_avail": left}}
+                      for volume in volumes]}  # fmt: skip
+    answer = json.dumps(told if used else {"pools": []}, separators=(",", ":"))
     programs("rbd", "exit 2")
-    programs("ceph", f'case "$*" in *" df "*) echo; echo \'{answer}\'; exit ;; esac\n{_DUMP}')
+    more = _DUMP.replace("max_osd", "pool 3 'more' replicated size 2\nmax_osd")
+    programs("ceph", f'case "$*" in *" df "*) echo; echo \'{answer}\'; exit ;; esac\n{more}')
     (need, _) = needs_of_existing(campaign)
     said = need.judge(store.run(f"set -eu\n{need.script}").stdout)
-    short = f"has {takes + spare} MiB for pool rbd, and volumes take {takes}; lower vol_size"
-    assert said == (f"the cluster of /etc/ceph/ceph.conf {short}" if spare else None)
+    wrong = {
+        70: None,
+        80: "has too little room: volumes take 78 % of what ceph df has left for their pools, and "
+        "may take 75 %; lower vol_size",
+        None: "does not tell client.admin how much room pool more has; ceph df has to",
+    }[used]
+    assert said == (wrong and f"the cluster of /etc/ceph/ceph.conf {wrong}")
 
 
 @pytest.mark.parametrize(
@@ -713,7 +729,7 @@ def test_what_is_there_by_a_name_that_the_campaign_wants_is_said_before_anything
 ) -> None:
     """Not in the middle of a prefill, by rbd's words."""
     programs("rbd", RBD.format(store=store.directory).replace("/a b/their", "/etc/ceph/ceph"))
-    programs("ceph", _DUMP)
+    programs("ceph", _ROOMY)
     campaign = campaign_of(cluster=EXISTING)
     cells = cells_of(campaign)
     (need, _) = needs_of_existing(campaign)
@@ -735,7 +751,7 @@ def test_images_that_cannot_be_asked_for_are_not_taken_to_be_none(
     campaign_of: Make, programs: Callable[[str, str], Path], store: Store, rbd: str, why: str
 ) -> None:
     programs("rbd", rbd)
-    programs("ceph", _DUMP)
+    programs("ceph", _ROOMY)
     campaign = campaign_of(cluster=EXISTING)
     (need, _) = needs_of_existing(campaign)
     first = min(volume.image for volume in volumes_of(campaign, cells_of(campaign)))

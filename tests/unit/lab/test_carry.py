@@ -6,7 +6,9 @@ import io
 import subprocess
 import sys
 import tarfile
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -40,6 +42,34 @@ def test_a_kill_after_it_keeps_the_new(tmp_path: Path) -> None:
     run.settle(tmp_path)
     assert names(tmp_path) == ["results"]
     assert (tmp_path / "results" / "plan.json").read_text() == "new"
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_what_a_node_kept_replaces_nothing_newer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repeated: bool
+) -> None:
+    """Three cells that a broken connection had left on a node replaced forty of another lab's."""
+    cell = tmp_path / "results" / "00000000" / "id-1" / "cell.json"
+    cell.parent.mkdir(parents=True)
+    cell.write_text('{"state": "finished"}')
+    kept = "superseded/00000000.id-1.1" if repeated else "00000000/id-2"
+
+    def fetch(command: list[str], mark: str, target: Path) -> None:
+        (target / kept).mkdir(parents=True)
+        state = "finished" if repeated else "running"
+        (target / kept / "cell.json").write_text(f'{{"state": "{state}"}}')
+
+    monkeypatch.setattr(run.fetch, "fetch", fetch)
+    monkeypatch.setattr(run.access, "command", lambda *_: ["true"])
+    lab = SimpleNamespace(name="default")
+    bring = partial(run.bring_results, lab, SimpleNamespace(name="node0"), "/root/a", tmp_path)
+    if repeated:
+        bring()
+    else:
+        with pytest.raises(UsageError, match="has 1 finished cell that node0 of lab default has"):
+            bring()
+    assert cell.exists() is not repeated
+    assert names(tmp_path) == ["results"]
 
 
 def test_a_whole_archive_and_none_are_left_as_they_are(tmp_path: Path) -> None:

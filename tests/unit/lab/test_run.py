@@ -90,6 +90,18 @@ def test_two_runs_on_one_lab_do_not_mix(tmp_path: Path, make_lab: Callable[..., 
         )
 
 
+def test_what_another_lab_is_copying_back_is_not_cleared(
+    tmp_path: Path, make_lab: Callable[..., Lab]
+) -> None:
+    """A run on another lab, into the same archive, removed the results that were on their way."""
+    config, archive = write_campaign(tmp_path / "c.yaml"), tmp_path / "archive"
+    with run.archive_locked(archive):
+        incoming = archive / ".results.incoming" / "results"
+        incoming.mkdir(parents=True)
+        assert "archive: is in use by" in attempt(make_lab(), LabCampaign(config, archive))
+        assert incoming.exists()
+
+
 @pytest.mark.parametrize("words", [["down"], ["up", "--kind", "vm"]])
 def test_a_lab_is_not_ended_under_a_run(
     make_lab: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch, words: list[str]

@@ -147,6 +147,16 @@ def test_the_control_of_drives_is_the_baseline_s_drive_again(campaign_of: Make) 
     }
 
 
+def test_the_control_of_another_baseline_is_another_cell(campaign_of: Make) -> None:
+    """After a change of the baseline's drive, the old one's cells stayed as its control."""
+    found = []
+    for name in ("Plain", "PLP"):
+        compared = {**DRIVES, "baseline": {"drive": name}, "control": True}
+        cells = cells_of(campaign_of(cluster=compared, benchmarks={"fdatasync": {"size": 1}}))
+        found.append({c.definition for c in cells if c.scenario.drive_name == "control"})
+    assert found[0] and found[0].isdisjoint(found[1])
+
+
 def test_another_device_of_a_drive_of_that_name_is_another_cell(campaign_of: Make) -> None:
     """Where configurations are compared, a file's own drive may be called control."""
     found = []

@@ -137,3 +137,24 @@ def test_rows_without_end_are_not_all_compared_with_one_another() -> None:
     began = time.process_time()
     assert Comparisons({0: load}, "c0").between(0, "c2", "c1") is None
     assert time.process_time() - began < 20
+
+
+@pytest.mark.parametrize(
+    ("late", "has_verdict"),
+    [((), True), ((3,), True), (tuple(range(8)), False)],
+    ids=["in turns", "one was measured again", "one after the other"],
+)
+def test_rows_that_did_not_take_turns_have_no_verdict(
+    late: tuple[int, ...], has_verdict: bool
+) -> None:
+    """`order: sequential`, or another day on an existing cluster, was "8 pairs of turns"."""
+    noise = [1.0, 1.01, 0.99, 1.02, 1.0, 0.98, 1.01, 1.0]
+    runs = [
+        _block(name, turn, level * noise[turn], started=2.0 * turn + at)
+        for turn in range(8)
+        for name, level, at in (
+            ("A", 1000.0, 0.0), ("B", 800.0 + turn, 1000.0 if turn in late else 1.0)
+        )
+    ]  # fmt: skip
+    found = _compare(runs)
+    assert (found is not None and found.p is not None) is has_verdict

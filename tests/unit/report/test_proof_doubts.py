@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional
 
 import pytest
 
-from cbt_crypto.archive.documents import OverlayProof, Proof, parse_document
+from cbt_crypto.archive.documents import OverlayProof, PlannedCell, Proof, parse_document
 from cbt_crypto.report import build
 from cbt_crypto.report.document import document
-from cbt_crypto.report.figures.doubts import doubts, notes_of, numbers
+from cbt_crypto.report.figures.doubts import doubts, notes_of, numbers, unlike_in_rate
 from cbt_crypto.report.markdown import markdown
 from cbt_crypto.report.model import ReportCell, Section, Table
+from cbt_crypto.results.cell.run import Run
 
 pytestmark = pytest.mark.unit
 
@@ -203,6 +205,23 @@ def test_a_row_whose_osds_were_remote_to_their_drives(small: Path) -> None:
     sentence = "osd.0 (and 1 more OSD) had no CPU of NUMA node 1, where its drive nvme1n1 is"
     assert sentence in luks.warnings
     assert sentence in markdown(built)
+
+
+def test_a_mark_of_numbers_in_a_reason_is_no_number() -> None:
+    """`5 # 7` and `# # 5` were one note of three numbers, and the report a traceback."""
+    cells = [ReportCell(one, {}, "read", "failed", reason=one) for one in ("5 # 7", "# # 5")]
+    table = Table("rbd", "rbd", 4096, {}, (Section("random reads", "randread", "read", cells),))
+    assert [note.text for note in notes_of(table)] == ["5 # 7", "# # 5"]
+
+
+def test_rows_at_unequal_rates_say_so() -> None:
+    """After `--again` of the baseline its half was another one, and latencies were compared."""
+    planned = PlannedCell(id="i", path="p", iteration=0, scenario="s", configuration="A")
+    runs = [Run(planned, {}, rate_iops=rate) for rate in (1000.0, 1200.0)]
+    (said,) = unlike_in_rate(runs[:1], runs[1:])
+    assert said == "its rate was 1,000 IOPS, the baseline's 1,200: this compares unequal loads"
+    assert not list(unlike_in_rate(runs[:1], runs[:1]))
+    assert not list(unlike_in_rate(runs[:1], [replace(runs[0], rate_iops=None)]))
 
 
 def test_notes_that_differ_in_numbers_alone_are_one() -> None:
