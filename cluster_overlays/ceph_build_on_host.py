@@ -57,6 +57,10 @@ def check_owners(prefix: str, as_root: bool) -> None:
             check_elsewhere(path, real, as_root)
 
 
+#: Where no other user may write.
+_SYSTEM = ("/usr/lib/", "/usr/lib32/", "/usr/lib64/", "/lib/", "/lib32/", "/lib64/")
+
+
 def check_searched(path: str, prefix: str) -> None:
     """Raise Refused where libraries would be loaded of a directory that is not the build's."""
     try:
@@ -66,7 +70,7 @@ def check_searched(path: str, prefix: str) -> None:
     for place in places:
         real = os.path.realpath(place.replace("${ORIGIN}", "$ORIGIN").replace(
             "$ORIGIN", os.path.dirname(path)))  # fmt: skip
-        is_of_build = (real + "/").startswith((prefix + "/", "/usr/lib", "/lib"))
+        is_of_build = (real + "/").startswith((prefix + "/", *_SYSTEM))
         if not is_of_build or not place.startswith(("/", "$")):
             raise Refused(f"{path} has libraries of {place or 'the working directory'} loaded; "
                           "remove its RPATH with chrpath -d")  # fmt: skip

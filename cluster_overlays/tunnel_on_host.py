@@ -126,15 +126,25 @@ def mtu(request: Request, all_ways: List[Way]) -> int:
 
 
 def vxlan(request: Request, all_ways: List[Way], size: int) -> Tuple[List[str], List[str]]:
-    """Lines for `ip -batch` and for `bridge -batch`: one device, packets of all to all peers."""
-    link = request["link"]
+    """Lines for `ip -batch` and for `bridge -batch`: one device, and where each peer is.
+
+    Nothing is learned: whoever sends a packet to the port would be where a peer is.
+    """
+    link, me = request["link"], sorted(request["hosts"]).index(request["me"])
     lines = [
-        f"link add {link} type vxlan id {request['id']} local {all_ways[0].source} "
-        f"dstport {request['port']}",
+        f"link add {link} address {_mac(me)} type vxlan id {request['id']} nolearning "
+        f"local {all_ways[0].source} dstport {request['port']}",
         *_addressed(request, link, size),
     ]
-    floods = [f"fdb append 00:00:00:00:00:00 dev {link} dst {way.address}" for way in all_ways]
-    return lines, floods
+    for way in all_ways:
+        at = f"lladdr {_mac(way.number)} dev {link} nud permanent"
+        lines.append(f"neigh replace {way.tunnel} {at}")
+    places = [f"fdb replace {_mac(w.number)} dev {link} dst {w.address}" for w in all_ways]
+    return lines, places
+
+
+def _mac(number: int) -> str:
+    return f"02:cb:70:00:{number >> 8:02x}:{number & 255:02x}"
 
 
 def ipip(request: Request, all_ways: List[Way], size: int) -> Tuple[List[str], List[str]]:

@@ -162,12 +162,13 @@ def _is_safe(place: Path) -> bool:
     return True
 
 
-def temporary_place() -> str:
+def temporary_place(longest: int = 4096) -> str:
     """The first of them that has room: a cluster is torn down also where $TMPDIR is full.
 
-    pdsh and ssh split the words that it is in, so it has no blanks.
+    pdsh and ssh split the words that it is in, so it has no blanks. `longest`: of its path.
     """
-    usable = (place for place in map(str, temporary_places()) if not re.search(r"[\s%]", place))
+    places = (place for place in map(str, temporary_places()) if len(place) <= longest)
+    usable = (place for place in places if not re.search(r"[\s%]", place))
     return next(filter(has_room, usable), tempfile.gettempdir())
 
 

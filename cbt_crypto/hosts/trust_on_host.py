@@ -4,6 +4,7 @@ Runs on hosts and here: Python 3.6 alone.
 """
 
 import contextlib
+import grp
 import os
 import pwd
 import re
@@ -48,19 +49,31 @@ def mounts(path: str = "/proc/self/mountinfo") -> Iterator[List[str]]:
             yield [os.fsdecode(field) for field in line.rstrip(b"\n").split(b" ")]
 
 
+def is_private(group: int, owners: Collection[int]) -> bool:
+    """Whether a group is root's, or one of `owners`' alone, as many systems make one for each."""
+    with contextlib.suppress(KeyError):
+        known = grp.getgrgid(group)
+        name = known.gr_name
+        return set(known.gr_mem) <= {name} and pwd.getpwnam(name).pw_uid in {0, *owners}
+    return False
+
+
 def distrust(
     status: os.stat_result,
     owners: Collection[int],
     is_way: bool = False,
     is_group_ours: bool = False,
+    groups: Collection[int] = (),
 ) -> Optional[str]:
     """Why somebody but `owners` may write to what has this status, or None; a link is its owner's.
 
-    For a directory on the way (`is_way`), the sticky bit is enough.
+    For a directory on the way (`is_way`), the sticky bit is enough. With `is_group_ours`, a group
+    may write that is private to one of them, or one of `groups`.
     """
     if status.st_uid not in owners:
         return f"belongs to uid {status.st_uid}"
     if stat.S_ISLNK(status.st_mode) or (is_way and status.st_mode & stat.S_ISVTX):
         return None
-    open_to = status.st_mode & (_OTHERS if is_group_ours else _GROUP_AND_OTHERS)
+    is_ours = is_group_ours and (status.st_gid in groups or is_private(status.st_gid, owners))
+    open_to = status.st_mode & (_OTHERS if is_ours else _GROUP_AND_OTHERS)
     return "can be written to by others" if open_to else None

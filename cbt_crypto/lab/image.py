@@ -191,6 +191,8 @@ def provide(suite: str, steps: Steps, mirror: Optional[str] = None) -> Image:
     """
     image = Image(images_dir() / key(suite))
     with _building(image, steps):
+        # setuid programs of a tree that nobody updates are for nobody else.
+        images_dir().chmod(0o700)
         if not image.kernel.exists():
             _build(image, suite, steps, mirror)
     return image

@@ -91,7 +91,8 @@ def bound_by(address: str) -> Dict[str, Any]:
         lines = [line.split() for line in file]
     # A name may have a line break, so a line may be anything.
     wanted = [f"socket:[{words[6]}]" for words in lines if words[7:] == ["@" + address[1:]]]
-    for pid in filter(str.isdigit, os.listdir("/proc")):
+    # Of two, one is forged, to have somebody end another's process.
+    for pid in filter(str.isdigit, os.listdir("/proc") if len(wanted) == 1 else ()):
         try:
             folder = f"/proc/{pid}/fd/"
             if any(os.readlink(folder + number) in wanted for number in os.listdir(folder)):

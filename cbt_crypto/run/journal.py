@@ -200,6 +200,7 @@ class Journal:
         noted = {host: dict(of_host) for host, of_host in devices.items()}
         entry.update(checkout=checkout, devices=noted, fsid=fsid, version=__version__)
         note(self.run, archive=str(self.archive.absolute()), started=time.time(), **entry)
+        path_of(self.archive).parent.mkdir(parents=True, exist_ok=True)
         self._append(event="begin", **{**entry, "document": document_without(document)})
 
     def keep_ways_back(self, by_overlay: Mapping[str, Mapping[str, str]]) -> None:
@@ -212,7 +213,9 @@ class Journal:
 
     def end(self) -> None:
         """Note that everything of this run has been torn down, also where this is a copy."""
-        self._append(event="end")
+        # Somebody may have moved the archive meanwhile, and no other is made in its place.
+        with contextlib.suppress(FileNotFoundError):
+            self._append(event="end")
         original = str((known(self.run) or {}).get("archive", self.archive))
         with contextlib.suppress(OSError, UsageError):
             if self.run in {left.run for left in left_over(Path(original))}:
@@ -221,7 +224,6 @@ class Journal:
 
     def _append(self, **entry: Any) -> None:
         path = path_of(self.archive)
-        path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps({"format": 1, "run": self.run, "time": time.time(), **entry})
         with os.fdopen(_open_own(path), "r+b") as file:
             # A line that a full disk or a kill cut short must not swallow this one.

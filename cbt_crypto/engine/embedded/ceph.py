@@ -25,7 +25,7 @@ from cbt_crypto.errors import HostError
 from cbt_crypto.hosts import ceph_conf, directories
 from cbt_crypto.hosts.devices import destroy, lvm_and_md, rbd_images
 from cbt_crypto.hosts.devices.lvm_and_md import Group, LogicalVolume
-from cbt_crypto.hosts.directories import prefix
+from cbt_crypto.hosts.directories import prefix, temporary_place
 from cbt_crypto.hosts.remote import Execution, Remote, kill_osds_scripts, kill_script
 from cbt_crypto.hosts.shell import answer_limit, joined
 from cbt_crypto.hosts.site import HostScripts, Osd, Site
@@ -201,7 +201,7 @@ class Ceph:
         chosen = daemons.setting_options(self.section), daemons.without(of_file, base)
         sections = ceph_conf.merged(*chosen, base, self.hooks.ceph_conf())
         self.conf_text = ceph_conf.render(sections)
-        with tempfile.TemporaryDirectory(prefix=prefix("conf")) as staging:
+        with tempfile.TemporaryDirectory(prefix=prefix("conf"), dir=temporary_place()) as staging:
             self._copy(staging, "ceph.conf", self.conf_text, self.site.hosts)
             admin_hosts = dict.fromkeys((self.site.head, *self.site.clients))
             self._copy(staging, "keyring", self._keys["client.admin"], admin_hosts)
@@ -341,7 +341,9 @@ class Ceph:
 
     def _copy(self, staging: str, name: str, text: str, hosts: Iterable[str]) -> None:
         path = os.path.join(staging, name)
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as file:
+        with open(
+            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
+        ) as file:
             file.write(text)
         user = f"{self.section.user}@" if self.section.user else ""
         nodes = ",".join(f"{user}{host}" for host in hosts)

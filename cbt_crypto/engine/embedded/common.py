@@ -199,6 +199,8 @@ SSH_OPTIONS = (
     "-oClearAllForwardings=yes",
 )
 _CONTROL_PREFIX = "cbt-ssh-"
+#: Of a socket's path, what is left by that prefix, mkdtemp, `/%C` and ssh's own suffix.
+_LONGEST_PLACE = 107 - len(_CONTROL_PREFIX) - 1 - 8 - 1 - 40 - 17
 #: What an ssh may write of a host's answer, in blocks of 512 bytes: no whole disk.
 _LIMIT = f"ulimit -f {(LONGEST + (1 << 20)) // 512}"
 #: What each host runs: by standard input a script may be of any length, and no `ps` shows it.
@@ -214,7 +216,8 @@ def _split(nodes: str) -> tuple[list[str], list[str]]:
 def control_directory() -> str:
     """A socket's path is limited to some 100 bytes, so it is not below anybody's tmp_dir."""
     _close_abandoned()
-    directory = tempfile.mkdtemp(prefix=_CONTROL_PREFIX, dir=directories.temporary_place())
+    place = directories.temporary_place(_LONGEST_PLACE)
+    directory = tempfile.mkdtemp(prefix=_CONTROL_PREFIX, dir=place)
     # Held open, and so locked, until this process ends in whatever way; filelock's object would
     # give it up when it is collected, and poll for the locks of others.
     descriptor = os.open(f"{directory}/lock", os.O_CREAT | os.O_WRONLY, 0o600)

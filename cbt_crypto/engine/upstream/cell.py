@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from cbt_crypto.archive.documents import KEPT
-from cbt_crypto.archive.files import cell_path, write_whole
+from cbt_crypto.archive.files import DOCUMENT_LIMIT, cell_path, write_whole
 from cbt_crypto.benchmarks.upstream import OfUpstream
 from cbt_crypto.engine import contract
 from cbt_crypto.engine.contract import CellWork
@@ -191,7 +191,9 @@ def take_json(directory: Path) -> None:
         target = directory / f"json_{path.name}"
         if not _OUTPUT.fullmatch(path.name) or (target.exists() and target.stat().st_size):
             continue
-        text = path.read_text(encoding="utf-8", errors="replace")
+        # A host decides how much it says.
+        size = path.stat().st_size
+        text = "" if size > DOCUMENT_LIMIT else path.read_text(encoding="utf-8", errors="replace")
         begin = _BEGIN.search(text)
         end = begin and _END.search(text, begin.end())
         if begin and end:
@@ -201,7 +203,11 @@ def take_json(directory: Path) -> None:
 def mask(directory: Path) -> None:
     """Take secrets out of options that upstream prints; other files are the processes' output."""
     for path in (*directory.rglob("ceph_settings.out*"), *directory.rglob("*.yaml")):
-        if path.is_file() and not path.is_symlink():
+        if path.is_symlink() or not path.is_file():
+            continue
+        if path.stat().st_size > DOCUMENT_LIMIT:
+            path.unlink()
+        else:
             text = path.read_text(encoding="utf-8", errors="surrogateescape")
             path.write_text(options_without(text), encoding="utf-8", errors="surrogateescape")
 

@@ -27,6 +27,7 @@ from typing_extensions import override
 from cbt_crypto.engine.embedded.daemons import Sections, base_options, setting_options, without
 from cbt_crypto.errors import CampaignError, RunError, UsageError
 from cbt_crypto.hosts import ceph_conf, command_log
+from cbt_crypto.hosts.directories import temporary_place
 from cbt_crypto.hosts.directory_on_host import Refused, check_directory
 from cbt_crypto.hosts.remote import MARK
 from cbt_crypto.hosts.secret import document_without, masked, options_without
@@ -348,7 +349,7 @@ class Settings:
     def initialize(self, ctx: argparse.Namespace) -> None:
         """Read the file. Raises RunError where upstream would end the program."""
         _log_to(Path(ctx.archive) / "results" / "cbt.log")
-        with tempfile.NamedTemporaryFile(prefix="cbt-crypto-", suffix=".conf") as empty:
+        with tempfile.NamedTemporaryFile(prefix="cbt-crypto-", dir=temporary_place()) as empty:
             # Upstream ends at once without a ceph.conf; ours is made for each deployment.
             given = argparse.Namespace(
                 config_file=ctx.config_file, archive=ctx.archive, conf=empty.name

@@ -26,6 +26,7 @@ from cbt_crypto.engine.upstream.execution import Common
 from cbt_crypto.errors import RunError
 from cbt_crypto.hosts import ceph_conf
 from cbt_crypto.hosts.devices import rbd_images
+from cbt_crypto.hosts.directories import temporary_place
 from cbt_crypto.hosts.directory_on_host import Refused, check_directory
 from cbt_crypto.hosts.remote import kill_osds_scripts, kill_script
 from cbt_crypto.hosts.site import HostScripts, Site
@@ -246,7 +247,7 @@ class UpstreamCeph:
         self.conf_text = ceph_conf.render(made)
         user = f"{self.section.user}@" if self.section.user else ""
         nodes = ",".join(f"{user}{host}" for host in self.site.hosts)
-        with tempfile.NamedTemporaryFile("w", prefix="cbt-crypto-", suffix=".conf") as file:
+        with tempfile.NamedTemporaryFile("w", prefix="cbt-crypto-", dir=temporary_place()) as file:
             file.write(self.conf_text)
             file.flush()
             with checkout.failures_named("copy ceph.conf"):

@@ -356,6 +356,10 @@ class Ending:
         return f"{self.host}: {self.program} exited with {self.status}: {words}"
 
 
+#: More in one line is no fio's; patterns are looked for in it.
+_LONGEST_WORDS = 16384
+
+
 def endings(outputs: Mapping[str, str]) -> list[Ending]:
     """From what `read_notes` printed on each host."""
     all_endings = []
@@ -364,5 +368,5 @@ def endings(outputs: Mapping[str, str]) -> list[Ending]:
             status, _, rest = line.partition(" ")
             program, _, words = rest.partition(" ")
             if (number := whole(status)) is not None:
-                all_endings.append(Ending(host, number, program, words))
+                all_endings.append(Ending(host, number, program, words[:_LONGEST_WORDS]))
     return all_endings

@@ -366,6 +366,21 @@ def test_who_binds_a_name_without_listening_is_named(tmp_path: Path) -> None:
         assert answer == {"stranger": os.geteuid(), "keeper": os.getpid(), "is_ours": True}
 
 
+def test_a_forged_line_of_a_bound_name_accuses_nobody(tmp_path: Path) -> None:
+    """Its inode was somebody's else, whose session the sentence told root to end."""
+    one = site(tmp_path)
+    address, *_ = hold_on_host.addresses(["tmp_dir", one.tmp_dir])
+    with contextlib.ExitStack() as stack:
+        bound, forged = (
+            stack.enter_context(contextlib.closing(socket.socket(socket.AF_UNIX))) for _ in "12"
+        )
+        bound.bind(address)
+        # A number that no socket has: what counts is that there are two lines.
+        forged.bind("\0x\n0 0 0 0 0 0 1 @" + address[1:])
+        assert hold_on_host.bound_by(address) == {}
+    assert hold_on_host.bound_by(address) == {}
+
+
 @pytest.mark.parametrize(("is_ours", "advice"), [(True, "see what it is"), (False, "end it")])
 def test_a_silent_keeper_of_one_s_own_is_not_to_be_ended(
     tmp_path: Path, is_ours: bool, advice: str

@@ -71,6 +71,18 @@ def test_what_a_host_says_of_a_device_can_be_read_again(
     journal.end()
 
 
+def test_an_archive_that_was_moved_is_not_made_anew(tmp_path: Path, campaign_of: Make) -> None:
+    """The journal's last line made a directory of one file where the archive had been."""
+    archive = tmp_path / "archive"
+    journal = begun(archive, campaign_of())
+    archive.rename(tmp_path / "moved")
+    journal.end()
+    with pytest.raises(FileNotFoundError):
+        journal.deploy("LUKS", "rebuild")
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["moved"]
+    assert own_left_over(archive) == []
+
+
 def test_what_is_where(campaign_of: Make) -> None:
     campaign = campaign_of(
         cluster={

@@ -26,12 +26,14 @@ input()
 
 
 @pytest.fixture
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    common.close_connections()
-    yield tmp_path
-    common.close_connections()
+def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A short one, as sockets want it."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        monkeypatch.setattr(tempfile, "tempdir", directory)
+        monkeypatch.setenv("TMPDIR", directory)
+        common.close_connections()
+        yield Path(directory)
+        common.close_connections()
 
 
 def _other_run() -> tuple[subprocess.Popen[str], Path]:
@@ -54,6 +56,21 @@ def test_those_of_a_killed_run_are_removed_and_of_a_living_one_not(temporary: Pa
     living.communicate("\n")
     common.close_connections()
     assert list(temporary.iterdir()) == []
+
+
+def test_a_long_place_has_no_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a `$TMPDIR` of over 32 characters no host could be reached: a socket's path is short."""
+    long = tmp_path / ("x" * 40)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    monkeypatch.setattr(common.directories, "OTHER_PLACES", ("/dev/shm", "/var/tmp", "/tmp"))
+    common.close_connections()
+    place = common.control_directory()
+    with socket.socket(socket.AF_UNIX) as one:
+        # ssh binds a name with a suffix of its own, and renames it.
+        one.bind(f"{place}/{40 * 'c'}.{16 * 's'}")
+    common.close_connections()
+    assert list(long.iterdir()) == []
 
 
 def test_what_only_has_the_name_is_left_alone(temporary: Path) -> None:

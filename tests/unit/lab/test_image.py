@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 from collections.abc import Callable
 from io import StringIO
@@ -57,6 +58,16 @@ def test_without_a_builder_the_package_is_named(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match="install the package mmdebstrap"):
         image.provide("trixie", Steps(Console(file=StringIO())))
+
+
+def test_what_ages_in_an_image_is_for_its_user_alone() -> None:
+    """In a cache that all may enter, every user could run setuid programs of years ago."""
+    made = image.images_dir() / image.key("trixie")
+    made.mkdir(parents=True)
+    (made / "vmlinuz").touch()
+    image.images_dir().chmod(0o755)
+    image.provide("trixie", Steps(Console(file=StringIO())))
+    assert stat.S_IMODE(image.images_dir().stat().st_mode) == 0o700
 
 
 def test_the_key_changes_with_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

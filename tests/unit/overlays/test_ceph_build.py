@@ -196,7 +196,8 @@ class TestWhoCouldChangeIt:
         for good in ("$ORIGIN/../lib", "${ORIGIN}/../lib:/usr/lib/x86_64-linux-gnu/ceph"):
             program.write_bytes(_elf(tag, good))
             ceph_build_on_host.check_owners(str(prefix), True)
-        for bad in ("/home/joe/build/lib", f"{prefix}/usr/lib:/tmp/x", "$ORIGIN/../../../x", "lib"):
+        for bad in ("/home/joe/build/lib", f"{prefix}/usr/lib:/tmp/x", "$ORIGIN/../../../x", "lib",
+                    "/library/ceph", "/usr/libshared"):  # fmt: skip
             program.write_bytes(_elf(tag, bad))
             assert f"{program} has libraries of {bad.split(':')[-1]} loaded" in _refusal(prefix)
 

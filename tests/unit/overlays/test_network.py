@@ -41,15 +41,20 @@ WAYS = [
 ]
 
 
-def test_vxlan_floods_to_every_peer() -> None:
-    lines, floods = on_host.vxlan(ASKED, WAYS, 1450)
+def test_vxlan_learns_from_nobody_where_its_peers_are() -> None:
+    """One packet of a stranger with a peer's address inside led that peer's traffic to him."""
+    lines, places = on_host.vxlan(ASKED, WAYS, 1450)
+    at = "dev cbtxabc123 nud permanent"
     assert lines == [
-        "link add cbtxabc123 type vxlan id 11256099 local 192.168.0.1 dstport 14789",
+        "link add cbtxabc123 address 02:cb:70:00:00:00 type vxlan id 11256099 nolearning "
+        "local 192.168.0.1 dstport 14789",
         "addr add 10.207.0.1/24 dev cbtxabc123",
         "link set cbtxabc123 mtu 1450 up",
+        f"neigh replace 10.207.0.2 lladdr 02:cb:70:00:00:01 {at}",
+        f"neigh replace 10.207.0.3 lladdr 02:cb:70:00:00:02 {at}",
     ]
-    assert floods == [
-        f"fdb append 00:00:00:00:00:00 dev cbtxabc123 dst 192.168.0.{n}" for n in (2, 3)
+    assert places == [
+        f"fdb replace 02:cb:70:00:00:0{n - 1} dev cbtxabc123 dst 192.168.0.{n}" for n in (2, 3)
     ]
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from cbt_crypto.archive.files import DOCUMENT_LIMIT
+from cbt_crypto.engine.upstream import cell
 from cbt_crypto.engine.upstream.execution import Names, endings, install, read_notes
 from cbt_crypto.hosts.devices import destroy
 from cbt_crypto.plan.file import Campaign
@@ -109,3 +112,23 @@ def test_an_osd_starts_as_overlays_have_it_and_is_made_as_upstream_has_it(
 def test_a_status_that_is_no_number_is_no_ending() -> None:
     said = f"\u00b2 ceph x\n{'9' * 5000} ceph x\n1 ceph it failed\n"
     assert [(end.status, end.words) for end in endings({"o0": said})] == [(1, "it failed")]
+
+
+def test_a_host_s_endless_line_is_no_work_for_days() -> None:
+    """A pattern was looked for in 64 MiB of `--name=`, whose time grows with the square."""
+    (end,) = endings({"o0": f"0 fio {'--name=' * 1_000_000}"})
+    assert len(end.words) == 16384
+
+
+@pytest.mark.parametrize("is_endless", [False, True])
+def test_an_output_without_an_end_is_not_read(tmp_path: Path, is_endless: bool) -> None:
+    """A client's tens of GB were read whole, twice, and the head ran out of memory."""
+    (tmp_path / "output.0.c0").write_text('fio: said\n{\n  "jobs": []\n}\n')
+    (tmp_path / "ceph_settings.out.c0").write_text("auth_key = secret\n")
+    if is_endless:
+        for path in tmp_path.iterdir():
+            os.truncate(path, DOCUMENT_LIMIT + 1)
+    cell.take_json(tmp_path)
+    cell.mask(tmp_path)
+    assert (tmp_path / "json_output.0.c0").exists() is not is_endless
+    assert (tmp_path / "ceph_settings.out.c0").exists() is not is_endless
