@@ -439,7 +439,10 @@ def _why(iops: Optional[Comparison], runs: Sequence[Run], base: Sequence[Run],
          direction: str, rows: int) -> tuple[str, ...]:  # fmt: skip
     if iops is None or iops.differs is None:
         return ()
-    return why(runs, base, direction, 0 if iops.differs else rows)
+    if iops.differs:
+        return why(runs, base, direction)
+    # Turns on one cluster are not independent, and whoever looks early may look often.
+    return why(runs, base, direction, rows * iops.looks) if iops.level == "rounds" else ()
 
 
 def name_of(dimension: str, value: Scalar) -> str:

@@ -136,13 +136,16 @@ def caveats(report: Report, metric: Metric = BY_KEY["iops"]) -> tuple[str, ...]:
 
 
 def _rows(report: Report) -> Iterator[_Row]:
+    controls = [cell for cell in report.cells if is_control(report, cell)]
+    differs = report.control("osd_cpu_us_per_io").state == "differs"
+    is_doubtful = differs or any(cell.why for cell in controls)
     for table in report.tables:
         if table.dimensions.get("rate", "max") == "max":
             for section, cell in table.rows:
                 iops = cell.comparisons.get("iops")
                 if iops is not None and not cell.is_baseline and not is_control(report, cell):
                     load = load_of(table, section, report.by_scenario)
-                    yield _Row(cell.in_legend, load, iops, cell.why)
+                    yield _Row(cell.in_legend, load, iops, () if is_doubtful else cell.why)
 
 
 def load_of(table: Table, section: Section, scenarios: Collection[object]) -> str:
@@ -206,7 +209,7 @@ def _undecided(rows: Sequence[_Row]) -> Iterator[str]:
             yield f"{words} {'; '.join(each)}{more}."
     for row in unclear[:_MOST]:
         if row.why:
-            yield f"Clear all the same for {row.name}, {row.load}: {row.why[0]}"
+            yield f"A part of its CPU time is sure ({row.name}, {row.load}): {row.why[0]}"
 
 
 def _is_little(row: _Row) -> bool:
@@ -253,6 +256,7 @@ def state_of(controls: Sequence[Comparison]) -> ControlState:
     ends = [(low, high) for low, high in known if low is not None and high is not None]
     if not ends or abs(worst) >= _CONTROL_OFF:
         return ControlState("no verdict", max(-worst, 0), max(worst, 0))
+    ends += [(100 + off, 100 + off) for off in untold]
     low, high = min(low for low, _ in ends), max(high for _, high in ends)
     # Both ways, as baseline and control might be swapped: IOPS and latencies are judged alike.
     most = max(high, 1e4 / max(low, 1e-9), 101)  # `low` of a stranger's may be 0
@@ -271,7 +275,7 @@ def fault_of(control: ControlState, key: str = "iops") -> str:
         "differs": f"DIFFERS by {max(lost, gained):.1f} % from the baseline that it repeats",
         "missing": "missing, so nothing says which differences are chance",
         "too noisy": f"too noisy: {chance}",
-        "no verdict": again if max(lost, gained) >= _CONTROL_OFF else "",
+        "no verdict": f"without a verdict: {again}",
     }.get(control.state, "")
 
 
@@ -293,9 +297,10 @@ def _control(report: Report, of: str = "", key: str = "iops") -> Iterator[str]:
         "agrees": f"agrees within {most:.0f} %",
         "open": f"no difference found, but one of up to {most:.0f} % would not show: do not rely "
         "on smaller ones. Measure more rounds, or longer",
-        "no verdict": fault and f"{fault}; smaller differences say nothing",
+        "no verdict": f"{fault}; run the campaign again",
     }.get(control.state)
-    if said:
+    # Where nothing was repeated, no row has one either.
+    if said and (control.state != "no verdict" or report.verdicts or most >= _CONTROL_OFF):
         yield f"Control{of}: {said}."
     elif not control.state and report.verdicts and not report.control_states:
         yield f"No control{of}: nothing tests whether the baseline repeats itself."

@@ -221,12 +221,18 @@ class Rule:
     of: Callable[[Run], Optional[float]]
 
 
+def _all_hosts(run: Run) -> tuple[HostRecord, ...]:
+    """None where one of them has no recording: all of an IO's work is on all of them."""
+    hosts = run.recorded.hosts
+    return hosts if {host.host for host in hosts} >= {*run.hosts} else ()
+
+
 def _cpu(kind: str) -> Callable[[Run], Optional[float]]:
     """User and system time of a class on all hosts where it counts; None without recordings."""
     where = "has_clients" if kind == "client" else "has_osds"
 
     def of(run: Run) -> Optional[float]:
-        hosts = [host for host in run.recorded.hosts if getattr(host, where)]
+        hosts = [host for host in _all_hosts(run) if getattr(host, where)]
         uses = [host.threads[kind] for host in hosts if kind in host.threads]
         cores = sum(use.user + use.sys for use in uses)
         return per(1e6 * cores, total_rate(run, "iops")) if hosts else None
@@ -236,7 +242,7 @@ def _cpu(kind: str) -> Callable[[Run], Optional[float]]:
 
 def _of_hosts(value: Callable[[HostRecord], float]) -> Callable[[Run], Optional[float]]:
     def of(run: Run) -> Optional[float]:
-        hosts = [host for host in run.recorded.hosts if host.has_osds]
+        hosts = [host for host in _all_hosts(run) if host.has_osds]
         return per(sum(map(value, hosts)), total_rate(run, "iops")) if hosts else None
 
     return of

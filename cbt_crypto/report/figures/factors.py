@@ -103,6 +103,10 @@ def _estimate(load: LoadRuns, contrast: Contrast) -> Optional[Estimate]:
 def _side(load: LoadRuns, names: tuple[str, ...], times: int) -> list[Value]:
     """One value of each round in which all configurations were; groups side by side have none."""
     by_round = grouped((value.round, value) for name in names for value in load.values(_IOPS, name))
+    # What was measured again later is of another day than the rest of its round.
+    ends = {r: [v.started for v in of if v.started is not None] for r, of in by_round.items()}
+    later = [r for r, at in ends.items()
+             if any(at and b and max(at) > min(b) for n, b in ends.items() if n > r)]  # fmt: skip
     return [
         replace(
             values[0],
@@ -110,6 +114,8 @@ def _side(load: LoadRuns, names: tuple[str, ...], times: int) -> list[Value]:
             deployment=frozenset(value.deployment for value in values),
             started=max((v.started for v in values if v.started is not None), default=None),
         )
-        for _, values in sorted(by_round.items())
-        if len(values) == len(names) and all(value.beside is None for value in values)
+        for number, values in sorted(by_round.items())
+        if len(values) == len(names)
+        and all(value.beside is None for value in values)
+        and number not in later
     ]

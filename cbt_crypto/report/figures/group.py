@@ -18,6 +18,7 @@ from cbt_crypto.archive.documents import (
 from cbt_crypto.archive.folder import label_of, matches
 from cbt_crypto.errors import UsageError
 from cbt_crypto.report import wording
+from cbt_crypto.report.figures.doubts import control_of
 from cbt_crypto.report.model import ReportOptions
 from cbt_crypto.report.wording import mapping
 from cbt_crypto.results.cell.run import Run, dimensions_of
@@ -155,6 +156,11 @@ def baseline_of(plan: PlanDocument, options: ReportOptions) -> Baseline:
     if options.baseline is None:
         return planned
     dimension, wanted = _split(options.baseline, planned.dimension, plan.cells)
+    if wanted == control_of(plan, planned) and dimension == planned.dimension:
+        raise UsageError(
+            f"--baseline {wanted}: is {planned.value} again, to test it; whoever may choose of two "
+            "such baselines finds a difference sooner or later"
+        )
     if dimension in NEVER_COMPARED:
         raise UsageError(
             f"--baseline: the values of {dimension} are different workloads, which are not "

@@ -394,6 +394,8 @@ def test_a_control_without_a_verdict_is_not_left_out(percent: float, state: str)
     found = state_of([quiet, Comparison(percent)])
     assert found.state == state
     assert bool(fault_of(found)) == (state == "no verdict")
+    # "agrees within 2 %" stood beside one at 104.9 %.
+    assert 4.8 < state_of([quiet, Comparison(104.9)]).loss_percent < 5
     assert state_of([Comparison(percent)]).state == "no verdict"
 
 
@@ -406,3 +408,29 @@ def test_a_figure_s_own_control_takes_its_stars(synthetic: Any, tmp_path: Path) 
     states = {key: noisy}
     row = believed(section, lambda one: states.get(one, ControlState())).row("LUKS")
     assert not row.comparisons[key].differs and row.comparisons["iops"].differs
+
+
+def test_a_control_that_was_measured_again_keeps_no_silence(synthetic, tmp_path):
+    """It had differed; `--again control` took its verdict, its line, and the gate's doubt."""
+    archive = _campaign(synthetic, tmp_path / "a", 0.98, iterations=5, rounds=True)
+    assert any(one.startswith("Control: DIFFERS") for one in build(archive).headline)
+    for place in archive.glob("results/*/*/cell.json"):
+        cell = json.loads(place.read_text())
+        if cell["configuration"] == "control":
+            place.write_text(json.dumps({**cell, "started": cell["started"] + 9e6}))
+    said = next(one for one in build(archive).headline if one.startswith("Control: "))
+    assert said.startswith("Control: without a verdict: the baseline, measured again, came out at ")
+    result = CliRunner().invoke(cbt_crypto, ["gate", str(archive), "--loss", "60"])
+    assert result.exit_code == 3, result.output
+
+
+def test_the_control_is_no_second_baseline(synthetic, tmp_path):
+    """What was unclear beside the baseline had a `*` beside the control, which is the same."""
+    archive = _campaign(synthetic, tmp_path / "a", 1.0, iterations=5, rounds=True)
+    for command in (["report"], ["gate", "--loss", "5"]):
+        words = [*command, "--baseline", "control", str(archive)]
+        result = CliRunner().invoke(cbt_crypto, words)
+        assert result.exit_code == 2, result.output
+        assert "--baseline control: is Unencrypted again, to test it" in " ".join(
+            result.output.split()
+        )

@@ -115,6 +115,13 @@ def test_processor_time_is_said_where_throughput_has_no_verdict(
     assert control.comparisons["iops"].differs is False
     (only,) = control.why
     assert only.startswith("CPU of kcryptd per IO +"), "of context switches nothing, sure or not"
+    said = " ".join(build(repeated).headline)
+    assert "A part of its CPU time is sure" not in said, "of rows beside a control that moves"
+    # All of an IO's work is on all hosts.
+    for place in repeated.glob("results/*/*/recording.*0"):
+        place.unlink()
+    (section, *_) = build(repeated).tables[0].sections
+    assert next(cell for cell in section.cells if cell.name == "control").why == ()
 
 
 def test_of_many_short_threads_none_is_the_busiest(recorded: Any) -> None:
