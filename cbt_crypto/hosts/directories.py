@@ -168,8 +168,12 @@ def temporary_place(longest: int = 4096) -> str:
     pdsh and ssh split the words that it is in, so it has no blanks. `longest`: of its path.
     """
     places = (place for place in map(str, temporary_places()) if len(place) <= longest)
-    usable = (place for place in places if not re.search(r"[\s%]", place))
-    return next(filter(has_room, usable), tempfile.gettempdir())
+    usable = [place for place in places if not re.search(r"[\s%]", place)]
+    found = next(filter(has_room, usable), None)
+    if found is None:
+        tried = ", ".join(usable) or "no place that nobody else can write to"
+        raise UsageError(f"there is no room for scripts on this machine: {tried}; set TMPDIR")
+    return found
 
 
 def has_room(place: str) -> bool:

@@ -54,7 +54,9 @@ def is_private(group: int, owners: Collection[int]) -> bool:
     with contextlib.suppress(KeyError):
         known = grp.getgrgid(group)
         name = known.gr_name
-        return set(known.gr_mem) <= {name} and pwd.getpwnam(name).pw_uid in {0, *owners}
+        others = (one for one in pwd.getpwall() if one.pw_gid == group and one.pw_name != name)
+        is_one_s = set(known.gr_mem) <= {name} and not any(others)
+        return group == 0 or (is_one_s and pwd.getpwnam(name).pw_uid in owners)
     return False
 
 

@@ -79,7 +79,8 @@ def bring_results(lab: Lab, node: Node, remote_archive: str, archive: Path) -> N
         shutil.rmtree(incoming)
         raise UsageError(
             f"{archive}: has {counted(lacking, 'finished cell')} that {node.name} of lab {lab.name}"
-            " has not, measured elsewhere since; they stay. Name another -a"
+            " has not, measured elsewhere since; they stay. For what the node has, move the"
+            " archive away first, and run the same command again"
         )
     if results.exists():
         results.rename(archive / _REPLACED)
@@ -234,6 +235,7 @@ def _carry_in(lab: Lab, job: LabCampaign, steps: Steps) -> None:
     if origin:
         steps.detail("an earlier run left results; copying them back first")
         bring_results(lab, lab.head, _ARCHIVE, job.archive)
+        access.run(lab, lab.head, f"rm -f {_CAMPAIGN}/origin")
     results = job.archive / "results"
     put(lab, lab.head, _ARCHIVE, {"results": results} if results.exists() else {})
     put(lab, lab.head, _CAMPAIGN, {**job.files(), "origin": str(job.archive)})

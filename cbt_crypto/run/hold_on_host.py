@@ -75,31 +75,16 @@ def ask(address: str) -> Optional[Dict[str, Any]]:
 
 
 def insist(address: str) -> Dict[str, Any]:
-    """Ask a keeper until it answers: who just took the lock may be about to listen."""
+    """Ask a keeper until it answers: who just took the lock may be about to listen.
+
+    Empty where it does not: whom /proc/net/unix names, anybody decides who binds a name.
+    """
     ends = time.monotonic() + PATIENCE_S
     while time.monotonic() < ends:
         answer = ask(address)
         if answer:
             return answer
         time.sleep(0.05)
-    return bound_by(address)
-
-
-def bound_by(address: str) -> Dict[str, Any]:
-    """Who has bound a name without listening, as `ask` tells of another user; empty if not seen."""
-    with open("/proc/net/unix", errors="replace") as file:
-        lines = [line.split() for line in file]
-    # A name may have a line break, so a line may be anything.
-    wanted = [f"socket:[{words[6]}]" for words in lines if words[7:] == ["@" + address[1:]]]
-    # Of two, one is forged, to have somebody end another's process.
-    for pid in filter(str.isdigit, os.listdir("/proc") if len(wanted) == 1 else ()):
-        try:
-            folder = f"/proc/{pid}/fd/"
-            if any(os.readlink(folder + number) in wanted for number in os.listdir(folder)):
-                user = os.stat("/proc/" + pid).st_uid
-                return {"stranger": user, "keeper": int(pid), "is_ours": user in owners()}
-        except OSError:
-            continue  # it ended, or is not ours to look at
     return {}
 
 

@@ -215,14 +215,15 @@ class _Busy:
 
     def sentence(self) -> str:
         kind, path = self.resource
-        if "stranger" in self.holder:
-            is_ours = self.holder.get("is_ours") is True
-            advice = (
-                "does not answer; see what it is" if is_ours else "is not your campaign; end it"
+        if not self.holder:
+            return one_line(
+                f"{self.host}: {kind} {path} is held by what does not answer; see what has "
+                "@cbt-crypto-... open in: ss -xap"
             )
+        if "stranger" in self.holder:
             return one_line(
                 f"{self.host}: {kind} {path} is held by process {self.holder.get('keeper')} of uid "
-                f"{self.holder['stranger']}, which {advice}"
+                f"{self.holder['stranger']}, which is not your campaign; end it"
             )
         text = one_line(f"{self.host}: {kind} {path} is in use by {describe(self.holder)}; ")
         if is_dead(self.holder) is None and self.holder.get("host"):

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.unit
 ROOT = Path(__file__).parents[2]
 MODULE_LINES, FUNCTION_LINES = 650, 60
 #: Modules and lines of the whole product: when you add, take away.
-PRODUCT_MODULES, PRODUCT_LINES = 220, 51_867
+PRODUCT_MODULES, PRODUCT_LINES = 220, 51_893
 
 
 def sources(*folders: str) -> Iterator[Path]:

@@ -671,6 +671,25 @@ def test_a_cluster_that_others_write_to_is_not_filled(
     assert said == (wrong and f"the cluster of /etc/ceph/ceph.conf {wrong}")
 
 
+@pytest.mark.parametrize(("vol_size", "is_refused"), [(256, False), (6553600, True)])
+def test_nor_is_it_filled_by_cbt_s_own_benchmarks(
+    campaign_of: Make, programs: Callable[[str, str], Path], store: Store,
+    vol_size: int, is_refused: bool,
+) -> None:  # fmt: skip
+    """Their pools are made by the run, so none was asked for its room."""
+    campaign = campaign_of(
+        cluster=EXISTING,
+        benchmarks={"rbd_single_client": ..., "librbdfio": {"vol_size": vol_size, "time": 1}},
+    )
+    programs("rbd", "exit 2")
+    pools = [{"name": name, "max_avail": size << 20} for name, size in (("a", 9000), ("b", 800))]
+    answer = json.dumps({"pools": pools}, separators=(",", ":"))
+    programs("ceph", f'case "$*" in *" df "*) echo \'{answer}\'; exit ;; esac\n{_DUMP}')
+    (need, _) = needs_of_existing(campaign)
+    said = need.judge(store.run(f"set -eu\n{need.script}").stdout)
+    assert bool(said and "has too little room" in said) is is_refused, said
+
+
 @pytest.mark.parametrize(
     ("printed", "sentence"),
     [

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from cbt_crypto.engine.embedded import common
+from cbt_crypto.errors import UsageError
 
 pytestmark = pytest.mark.unit
 
@@ -71,6 +72,17 @@ def test_a_long_place_has_no_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyP
         one.bind(f"{place}/{40 * 'c'}.{16 * 's'}")
     common.close_connections()
     assert list(long.iterdir()) == []
+
+
+def test_a_place_that_was_refused_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With all others full, scripts and keys went to a `$TMPDIR` in which others may rename."""
+    tmp_path.chmod(0o777)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(common.directories, "has_room", lambda place: False)
+    with pytest.raises(UsageError, match="there is no room for scripts on this machine: /dev/shm,"):
+        common.directories.temporary_place()
 
 
 def test_what_only_has_the_name_is_left_alone(temporary: Path) -> None:

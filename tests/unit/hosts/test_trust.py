@@ -46,8 +46,11 @@ def test_who_may_write(found: os.stat_result, way: bool, group: bool, why: Optio
 
 def test_a_group_is_ours_that_is_private_or_root_s(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any group was: with TMPDIR=/srv/lab, root:lab 2775, its members ran what root had written."""
-    groups = {0: ("root", []), 5: ("joe", []), 6: ("joe", ["eve"]), 7: ("lab", []), 8: ("eve", [])}
+    groups = {0: ("root", []), 5: ("joe", []), 6: ("joe", ["eve"]), 7: ("lab", []), 8: ("eve", []),
+              4: ("joe", [])}  # fmt: skip
     known = {"root": 0, "joe": 5, "eve": 9}
+    users = [SimpleNamespace(pw_name=name, pw_gid=gid) for name, gid in
+             (("joe", 5), ("eve", 4))]  # fmt: skip
 
     def group(gid: int) -> SimpleNamespace:
         name, members = groups[gid]
@@ -58,6 +61,7 @@ def test_a_group_is_ours_that_is_private_or_root_s(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(trust_on_host.grp, "getgrgid", group)
     monkeypatch.setattr(trust_on_host.pwd, "getpwnam", user)
+    monkeypatch.setattr(trust_on_host.pwd, "getpwall", lambda: users)
     open_to = os.stat_result((stat.S_IFDIR | 0o2775, 1, 1, 1, 5, 0, 0, 0, 0, 0))
     for gid in (*groups, 99):
         found = os.stat_result((*open_to[:5], gid, *open_to[6:]))
