@@ -169,11 +169,9 @@ def temporary_place(longest: int = 4096) -> str:
     """
     places = (place for place in map(str, temporary_places()) if len(place) <= longest)
     usable = [place for place in places if not re.search(r"[\s%]", place)]
-    found = next(filter(has_room, usable), None)
-    if found is None:
-        tried = ", ".join(usable) or "no place that nobody else can write to"
-        raise UsageError(f"there is no room for scripts on this machine: {tried}; set TMPDIR")
-    return found
+    if not usable:
+        raise UsageError("others can write to every place for scripts here; set TMPDIR to another")
+    return next(filter(has_room, usable), usable[0])
 
 
 def has_room(place: str) -> bool:

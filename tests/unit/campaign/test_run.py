@@ -339,7 +339,9 @@ def test_a_fio_that_left_no_exit_status(host: Any, no_overlays: None) -> None:
 
 
 def cluster_is(host: Any, fsid: str) -> None:
-    host.programs("ceph", f"echo fsid {fsid}; echo \"pool 2 'rbd' replicated size 2\"")
+    room = '{"name":"rbd","max_avail":1125899906842624}'
+    dump = f"echo fsid {fsid}; echo \"pool 2 'rbd' replicated size 2\""
+    host.programs("ceph", f'case "$*" in *" df "*) echo \'{room}\'; exit ;; esac; {dump}')
 
 
 @pytest.fixture
