@@ -300,7 +300,8 @@ def _control(report: Report, of: str = "", key: str = "iops") -> Iterator[str]:
         "no verdict": f"{fault}; run the campaign again",
     }.get(control.state)
     # Where nothing was repeated, no row has one either.
-    if said and (control.state != "no verdict" or report.verdicts or most >= _CONTROL_OFF):
+    is_far = max(most, control.gain_percent) >= _CONTROL_OFF
+    if said and (control.state != "no verdict" or report.verdicts or is_far):
         yield f"Control{of}: {said}."
     elif not control.state and report.verdicts and not report.control_states:
         yield f"No control{of}: nothing tests whether the baseline repeats itself."

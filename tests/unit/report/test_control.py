@@ -325,6 +325,9 @@ def test_rounds_that_are_identical_are_drawn():
 def test_a_control_that_is_far_off_is_said_without_a_verdict_too(synthetic, tmp_path):
     far = build(_campaign(synthetic, tmp_path / "far", 0.6, iterations=1))
     near = build(_campaign(synthetic, tmp_path / "near", 1.0, iterations=1))
+    above = build(_campaign(synthetic, tmp_path / "above", 1.4, iterations=1))
+    (one,) = [one for one in above.headline if one.startswith("Control: ")]
+    assert "the baseline, measured again, came out at 1" in one
     said = [[one for one in r.headline if one.startswith("Control: ")] for r in (far, near)]
     assert len(said[0]) == 1 and "the baseline, measured again, came out at 59 %" in said[0][0]
     assert said[1] == []
