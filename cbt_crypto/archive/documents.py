@@ -366,9 +366,8 @@ def parse_document(kind: type[AnyDocument], data: bytes) -> AnyDocument:
     try:
         document = kind.model_validate_json(data)
     except ValidationError as error:
-        raise Malformed(
-            f"is not as docs/archive.md has it: {': '.join(first_fault(error))}"
-        ) from None
+        wrong = ": ".join(first_fault(error))
+        raise Malformed(f"is not as docs/archive.md has it: {wrong}") from None
     if document.format > FORMAT:
         raise Malformed(
             f"has format {document.format}, newer than the {FORMAT} that this version reads"

@@ -61,7 +61,7 @@ def pack(archive: Path, target: Path) -> int:
 
 def pack_summary(document: Mapping[str, Any], target: Path, anonymized: bool) -> int:
     """Write a report alone, as `report.json` has it. Raises as `pack` does."""
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory(dir=target.absolute().parent) as directory:
         text = json.dumps(document, ensure_ascii=False, allow_nan=False)
         (Path(directory) / REPORT).write_text(text, encoding="utf-8", errors="replace")
         return _write(target, "summary", Path(directory), [REPORT], anonymized=anonymized)
@@ -296,9 +296,8 @@ def _manifest(packed: zipfile.ZipFile, files: int) -> Manifest:
     try:
         manifest = Manifest.model_validate_json(data)
     except ValidationError as error:
-        raise Malformed(
-            f"has a manifest that is not valid: {' '.join(first_fault(error))}"
-        ) from None
+        wrong = " ".join(first_fault(error))
+        raise Malformed(f"has a manifest that is not valid: {wrong}") from None
     if not 1 <= manifest.format <= FORMAT:
         raise Malformed(f"is of format {manifest.format}; a newer cbt-crypto reads it")
     return manifest

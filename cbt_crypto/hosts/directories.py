@@ -167,9 +167,8 @@ def temporary_place(longest: int = 4096) -> str:
 
     pdsh and ssh split the words that it is in, so it has no blanks. `longest`: of its path.
     """
-    places = (place for place in map(str, temporary_places()) if len(place) <= longest)
-    usable = [place for place in places if not re.search(r"[\s%]", place)]
-    if not usable:
+    fits = re.compile(rf"[^\s%]{{1,{longest}}}").fullmatch
+    if not (usable := list(filter(fits, map(str, temporary_places())))):
         raise UsageError("others can write to every place for scripts here; set TMPDIR to another")
     return next(filter(has_room, usable), usable[0])
 

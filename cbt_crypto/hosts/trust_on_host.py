@@ -11,7 +11,7 @@ import re
 import stat
 from typing import Collection, Iterator, List, Optional, Set
 
-_GROUP_AND_OTHERS, _OTHERS = 0o022, 0o002
+_GROUP_AND_OTHERS, _GROUP = 0o022, 0o020
 #: The user `ceph` in containers, as Ceph's images have it.
 _CEPH_IN_CONTAINERS = 167
 
@@ -51,12 +51,12 @@ def mounts(path: str = "/proc/self/mountinfo") -> Iterator[List[str]]:
 
 def is_private(group: int, owners: Collection[int]) -> bool:
     """Whether a group is root's, or one of `owners`' alone, as many systems make one for each."""
+    if group == 0:
+        return True
     with contextlib.suppress(KeyError):
-        known = grp.getgrgid(group)
-        name = known.gr_name
-        others = (one for one in pwd.getpwall() if one.pw_gid == group and one.pw_name != name)
-        is_one_s = set(known.gr_mem) <= {name} and not any(others)
-        return group == 0 or (is_one_s and pwd.getpwnam(name).pw_uid in owners)
+        name, _, _, members = grp.getgrgid(group)
+        members += [one.pw_name for one in pwd.getpwall() if one.pw_gid == group]
+        return set(members) <= {name} and pwd.getpwnam(name).pw_uid in owners
     return False
 
 
@@ -76,6 +76,9 @@ def distrust(
         return f"belongs to uid {status.st_uid}"
     if stat.S_ISLNK(status.st_mode) or (is_way and status.st_mode & stat.S_ISVTX):
         return None
-    is_ours = is_group_ours and (status.st_gid in groups or is_private(status.st_gid, owners))
-    open_to = status.st_mode & (_OTHERS if is_ours else _GROUP_AND_OTHERS)
-    return "can be written to by others" if open_to else None
+    open_to = status.st_mode & _GROUP_AND_OTHERS
+    is_ours = not open_to
+    if open_to == _GROUP and is_group_ours:
+        # Asked here alone: a directory service may take long to list its users.
+        is_ours = status.st_gid in groups or is_private(status.st_gid, owners)
+    return None if is_ours else "can be written to by others"

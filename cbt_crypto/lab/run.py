@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import secrets
 import shlex
@@ -88,10 +89,10 @@ def bring_results(lab: Lab, node: Node, remote_archive: str, archive: Path) -> N
     settle(archive)
 
 
-def _finished(results: Path) -> set[bytes]:
+def _finished(results: Path) -> set[str]:
     """What cell.json says of each finished cell, repeated ones included."""
-    paths = results.glob("*/*/cell.json")
-    return {p.read_bytes() for p in paths if (read_json(p) or {}).get("state") == "finished"}
+    cells = map(read_json, results.glob("*/*/cell.json"))
+    return {json.dumps(cell) for cell in cells if cell and cell.get("state") == "finished"}
 
 
 def settle(archive: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Optional
 
@@ -390,8 +390,6 @@ class _Comparer:
             *_warnings(runs, direction, full),
             *self._unlike_baseline(figures, section, runs),
         ]
-        iops = compared.get("iops")
-        rows = sum(len(load.cells) - 1 for load in self.loads.values())
         base_runs = section.rows.get(self.baseline, ())
         return ReportCell(
             name=f"{name}, {reason}" if reason == _NOT_PROVED else name,
@@ -407,9 +405,24 @@ class _Comparer:
             runs=runs,
             alone=_alone(section.dimension, value),
             limit="" if limit is None else limit.kind,
-            why=_why(iops, runs, base_runs, direction, rows),
+            why=self._why(compared.get("iops"), runs, base_runs, direction),
             stages=stages_of(runs, direction),
         )
+
+    @cached_property
+    def _compared_rows(self) -> int:
+        return sum(len(load.cells) - 1 for load in self.loads.values())
+
+    def _why(
+        self, iops: Optional[Comparison], runs: Sequence[Run], base: Sequence[Run], direction: str
+    ) -> tuple[str, ...]:
+        if iops is None or iops.differs is None:
+            return ()
+        # Turns on one cluster are not independent, and whoever looks early may look often.
+        if not iops.differs and iops.level != "rounds":
+            return ()
+        beside = 0 if iops.differs else self._compared_rows * iops.looks
+        return why(runs, base, direction, beside)
 
     def _unlike_baseline(
         self, figures: Mapping[str, float], section: SectionRuns, runs: Sequence[Run]
@@ -433,16 +446,6 @@ class _Comparer:
             if comparison is not None:
                 name = name_of(section.dimension, value)
                 yield Pair(name, name_of(section.dimension, other), comparison)
-
-
-def _why(iops: Optional[Comparison], runs: Sequence[Run], base: Sequence[Run],
-         direction: str, rows: int) -> tuple[str, ...]:  # fmt: skip
-    if iops is None or iops.differs is None:
-        return ()
-    if iops.differs:
-        return why(runs, base, direction)
-    # Turns on one cluster are not independent, and whoever looks early may look often.
-    return why(runs, base, direction, rows * iops.looks) if iops.level == "rounds" else ()
 
 
 def name_of(dimension: str, value: Scalar) -> str:

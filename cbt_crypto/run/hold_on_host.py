@@ -77,7 +77,7 @@ def ask(address: str) -> Optional[Dict[str, Any]]:
 def insist(address: str) -> Dict[str, Any]:
     """Ask a keeper until it answers: who just took the lock may be about to listen.
 
-    Empty where it does not: whom /proc/net/unix names, anybody decides who binds a name.
+    Empty where it does not. /proc/net/unix is not asked: who binds a name decides what it says.
     """
     ends = time.monotonic() + PATIENCE_S
     while time.monotonic() < ends:

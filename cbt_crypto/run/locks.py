@@ -215,16 +215,13 @@ class _Busy:
 
     def sentence(self) -> str:
         kind, path = self.resource
+        held = f"{self.host}: {kind} {path} is held by"
         if not self.holder:
-            return one_line(
-                f"{self.host}: {kind} {path} is held by what does not answer; see what has "
-                "@cbt-crypto-... open in: ss -xap"
-            )
+            keeper = "what does not answer; see what has @cbt-crypto-... open in: ss -xap"
+            return one_line(f"{held} {keeper}")
         if "stranger" in self.holder:
-            return one_line(
-                f"{self.host}: {kind} {path} is held by process {self.holder.get('keeper')} of uid "
-                f"{self.holder['stranger']}, which is not your campaign; end it"
-            )
+            keeper = f"process {self.holder.get('keeper')} of uid {self.holder['stranger']}"
+            return one_line(f"{held} {keeper}, which is not your campaign; end it")
         text = one_line(f"{self.host}: {kind} {path} is in use by {describe(self.holder)}; ")
         if is_dead(self.holder) is None and self.holder.get("host"):
             return text + one_line(

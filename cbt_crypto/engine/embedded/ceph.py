@@ -341,9 +341,8 @@ class Ceph:
 
     def _copy(self, staging: str, name: str, text: str, hosts: Iterable[str]) -> None:
         path = os.path.join(staging, name)
-        with open(
-            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
-        ) as file:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
         user = f"{self.section.user}@" if self.section.user else ""
         nodes = ",".join(f"{user}{host}" for host in hosts)

@@ -189,11 +189,11 @@ def take_json(directory: Path) -> None:
     """Write `json_output.*`, which upstream's later versions name otherwise, from `output.*`."""
     for path in directory.glob("output.*"):
         target = directory / f"json_{path.name}"
-        if not _OUTPUT.fullmatch(path.name) or (target.exists() and target.stat().st_size):
-            continue
+        is_there = target.exists() and target.stat().st_size
         # A host decides how much it says.
-        size = path.stat().st_size
-        text = "" if size > DOCUMENT_LIMIT else path.read_text(encoding="utf-8", errors="replace")
+        if not _OUTPUT.fullmatch(path.name) or is_there or path.stat().st_size > DOCUMENT_LIMIT:
+            continue
+        text = path.read_text(encoding="utf-8", errors="replace")
         begin = _BEGIN.search(text)
         end = begin and _END.search(text, begin.end())
         if begin and end:

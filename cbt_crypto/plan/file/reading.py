@@ -372,13 +372,15 @@ def _overlays(
 ) -> tuple[Overlay, ...]:
     checked = []
     for name, options in overlays.items():
-        of_ceph = name.partition(".")[0] in ceph_options.KINDS
-        inside = [one for one, model in OVERLAYS.items() if name in model.model_fields]
-        if name not in OVERLAYS and (inside or of_ceph):
-            place = "ceph_options" if of_ceph else inside[0]
-            file.problem((*path, name), f"is no overlay; write it in {place}: {{{name}: ...}}")
-        elif file.known((*path, name), name, "overlay", OVERLAYS):
+        if name in OVERLAYS:
             checked.append(file.model(OVERLAYS[name], (*path, name), options))
+            continue
+        of_ceph = name.partition(".")[0] in ceph_options.KINDS
+        inside = (one for one, model in OVERLAYS.items() if name in model.model_fields)
+        if place := "ceph_options" if of_ceph else next(inside, ""):
+            file.problem((*path, name), f"is no overlay; write it in {place}: {{{name}: ...}}")
+        else:
+            file.known((*path, name), name, "overlay", OVERLAYS)
     return tuple(overlay for overlay in checked if overlay is not None)
 
 

@@ -241,12 +241,12 @@ def estimate(
     if not {repeat.deployment for repeat in values} & {repeat.deployment for repeat in base}:
         return _apart(values, base, until, is_finished)
     units = _units(pairs)
+    cells = (*values, *base)
     if len(units) < 2 or len(pairs) >= 2 * len(units) or (until and len(units) < len(pairs)):
         on_one_cluster = [
             of_row.log - of_base.log
             for of_row, of_base in pairs
-            if of_row.deployment == of_base.deployment
-            and _took_turns(of_row, of_base, (*values, *base))
+            if of_row.deployment == of_base.deployment and _took_turns(of_row, of_base, cells)
         ]
         return _in_turns(on_one_cluster, len(units))
     ratios = [(math.fsum(unit) / len(unit), 0.0) for unit in units]

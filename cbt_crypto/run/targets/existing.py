@@ -278,10 +278,9 @@ class ExistingCluster:
             pools[volume.data_pool or volume.pool] += volume.size_mb
         # CBT's benchmarks make pools of their own: "" is one that is not there yet.
         theirs = (cell.scenario for cell in cells if isinstance(cell.scenario, OfUpstream))
-        of_client = [getattr(one, "vol_size", 0) * getattr(one, "volumes_per_client", 1)
-                     for one in theirs]  # fmt: skip
-        if of_client:
-            pools[""] = max(of_client) * len(site.clients)
+        sizes = (getattr(s, "vol_size", 0) * getattr(s, "volumes_per_client", 1) for s in theirs)
+        if size := max(sizes, default=0):
+            pools[""] = size * len(site.clients)
         names = [volume.image for volume in volumes]
         return [of_head(campaign.cluster, site, pools, names), of_clients(site, cells)]
 

@@ -19,7 +19,8 @@ check_cluster() {
             if [ -n "$1" ] && ! echo "$said" | grep -q "^pool [0-9]* '$1' "; then
                 wrong="has no pool $1; make it"
             elif [ "$2" != 0 ] && [ -z "$left" ]; then
-                wrong="does not tell $CLIENT how much room pool $1 has; ceph df has to"
+                what=${1:+pool $1}
+                wrong="does not tell $CLIENT how much room ${what:-any pool} has; ceph df has to"
             elif [ "$2" != 0 ]; then
                 part=$((part + 100 * $2 / ((left >> 20) + 1)))
             fi

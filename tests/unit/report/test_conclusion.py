@@ -123,3 +123,24 @@ def test_no_cost_is_found_where_neither_much_is_lost_nor_gained(repeated, low, h
     changed = replace(table, sections=(of_section(table.sections[0]),))
     sentences = headline(replace(report, tables=(changed,)), {})
     assert sentences[0] == said.format(f"LUKS, 4 KiB {changed.sections[0].label}")
+
+
+def test_what_is_sure_of_the_processors_is_among_the_first_sentences(repeated):
+    """A quickstart said "unclear" of LUKS, and its workers' time stood far below."""
+    report = build(repeated)
+    iops = Comparison(60.0, 40.0, 90.0, "", "rounds", 0.03, False)
+    took = "CPU of kcryptd per IO +57,451 µs (+46,988 to +67,914)."
+
+    def sentences(control_moves):
+        def cell_of(cell):
+            if cell.name == "LUKS":
+                return replace(cell, comparisons={"iops": iops}, why=(took,))
+            return replace(cell, why=(took,) if control_moves else ())
+
+        (table,) = report.tables
+        sections = tuple(replace(s, cells=tuple(map(cell_of, s.cells))) for s in table.sections)
+        return headline(replace(report, tables=(replace(table, sections=sections),)), {})
+
+    sure = "A part of its CPU time is sure (LUKS, 4 KiB "
+    assert any(one.startswith(sure) and one.endswith(took) for one in sentences(False))
+    assert not any(sure in one for one in sentences(True))
